@@ -1,0 +1,136 @@
+"""The configuration as the gateway sees it: immutable, versioned, swapped whole (design §2).
+
+Pure. `proxy.compile` writes the document, this module reads it. A document that does not fit raises
+`SnapshotError`; the gateway then keeps the one that it has.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from queueing.config import RoomConfig, RoomId, problems
+
+SCHEMA = 1
+
+
+class SnapshotError(ValueError):
+    """The document cannot be used; the message names the part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """The settings that take effect in a running gateway without a restart. Durations are seconds."""
+
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1/32", "::1/128")
+    cookie_path: str = "/"
+    cookie_domain: str = ""
+    secure_cookie: bool = False  # True: always Secure; False: Secure when the visitor came by HTTPS
+    retry_after_s: int = 5
+    api_json: bool = True
+    access_log: bool = True
+    debug_decisions: bool = False
+    upstream_timeout_s: float = 30.0
+    connect_timeout_s: float = 5.0
+    max_body_bytes: int = 0  # 0 = unlimited
+    preflight_per_second: int = 50  # CORS preflights let through while a room is full, per process
+    default_language: str = "en"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomRule:
+    """Which paths of a host a room governs: `/x/*` (also `/x`) or an exact path."""
+
+    path: str
+    room: RoomId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One proxy host: names, origin, and what protects it."""
+
+    id: int
+    names: tuple[str, ...]  # lower-case A-labels without trailing dot; `*` = every other name
+    origin: str  # `http://host:port` or `https://host:port`, without a path
+    preserve_host: bool = True
+    verify_origin: bool = True
+    path_case: str = "sensitive"  # or "insensitive": how the origin reads paths
+    bypass: tuple[str, ...] = ("/favicon.ico", "/robots.txt", "/.well-known/acme-challenge/*")
+    rooms: tuple[RoomRule, ...] = ()
+    session_cookie: str = ""  # the site's own session cookie; needed for "keep who is inside now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One whole configuration."""
+
+    version: int = 0
+    published_ms: int = 0
+    key_generation: int = 1
+    pages: str = ""  # digest of the page bundle, see `queueing.pages`
+    settings: GatewaySettings = field(default_factory=GatewaySettings)
+    hosts: tuple[Host, ...] = ()
+    rooms: dict[RoomId, RoomConfig] = field(default_factory=dict)
+
+    def dump(self) -> bytes:
+        """Give the JSON document that is published."""
+        document = asdict(self) | {"schema": SCHEMA, "rooms": [r.to_document() for r in self.rooms.values()]}
+        return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
+
+
+def load(raw: bytes) -> Snapshot:
+    """Read and check a published document.
+
+    Raises:
+        SnapshotError: not JSON, another schema, a missing part, a room rule without its room.
+    """
+    try:
+        document: dict[str, Any] = json.loads(raw)
+        if document.get("schema") != SCHEMA:
+            raise SnapshotError(f"schema {document.get('schema')!r} is not {SCHEMA}")
+        rooms = {RoomId(r["id"]): RoomConfig.from_document(r) for r in document["rooms"]}
+        settings = _known(GatewaySettings, document["settings"])
+        settings["trusted_proxies"] = tuple(settings["trusted_proxies"])
+        snapshot = Snapshot(
+            version=int(document["version"]),
+            published_ms=int(document["published_ms"]),
+            key_generation=int(document["key_generation"]),
+            pages=document["pages"],
+            settings=GatewaySettings(**settings),
+            hosts=tuple(_host(h) for h in document["hosts"]),
+            rooms=rooms,
+        )
+    except SnapshotError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise SnapshotError(f"the document is not a snapshot: {error!r}") from error
+    _check(snapshot)
+    return snapshot
+
+
+def _known(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in values.items() if k in cls.__dataclass_fields__}
+
+
+def _host(document: dict[str, Any]) -> Host:
+    values = _known(Host, document)
+    values["names"] = tuple(values["names"])
+    values["bypass"] = tuple(values["bypass"])
+    values["rooms"] = tuple(RoomRule(path=r["path"], room=RoomId(r["room"])) for r in values["rooms"])
+    return Host(**values)
+
+
+def _check(snapshot: Snapshot) -> None:
+    for room in snapshot.rooms.values():
+        for problem in problems(room):
+            raise SnapshotError(f"room {room.id}: {problem.field}: {problem.message}")
+    owners: dict[str, int] = {}
+    for host in snapshot.hosts:
+        for name in host.names:
+            if name in owners:
+                raise SnapshotError(f"host name {name} belongs to host {owners[name]} and to host {host.id}")
+            owners[name] = host.id
+        for rule in host.rooms:
+            if rule.room not in snapshot.rooms:
+                raise SnapshotError(f"host {host.id}: the rule {rule.path} names the unknown room {rule.room}")

@@ -1,0 +1,164 @@
+"""A room's configuration as plain data, and the combinations that cannot hold.
+
+Pure: no Django, no store, no clock. The Django model, the snapshot and the store's `config` hash are
+all written from and read into this one class. Durations are integer milliseconds, rates are per second.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, NewType
+
+RoomId = NewType("RoomId", str)
+"""A room's slug: 1 to 32 of `a-z 0-9 -`, not beginning with `-`; part of key, cookie and address names."""
+
+VisitorId = NewType("VisitorId", str)
+"""One browser in one room: 16 base64url characters, 96 random bits (called `sid` on the wire)."""
+
+ROOM_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+MAX_INT = 2**31 - 1
+DAY_MS = 24 * 3600 * 1000
+
+
+class Unit(StrEnum):
+    """What a slot counts."""
+
+    VISITORS = "visitors"
+    REQUESTS = "requests"
+
+
+class Mode(StrEnum):
+    """What the operator lets the room do (design §4 rule 13, WR-60)."""
+
+    OPEN = "open"
+    PAUSED = "paused"  # nobody is admitted; numbers kept; newcomers may still join the line
+    CLOSED = "closed"  # newcomers are told that it is closed; the line is served
+    REJECT = "reject"  # nobody new is admitted or queued; places are kept
+    OFF = "off"  # no capacity any more: the line is let in under the rate, in order
+
+
+class OnOutage(StrEnum):
+    """What happens to people without a valid pass while the store cannot be reached."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+
+
+class InsideNow(StrEnum):
+    """What a new room does with the people who were on the site before it existed (WR-64)."""
+
+    KEEP = "keep"
+    QUEUE = "queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomConfig:
+    """Everything that the script and the gateway need to know of a room."""
+
+    id: RoomId
+    name: str = ""
+    version: int = 1
+    mode: Mode = Mode.OPEN
+    unit: Unit = Unit.VISITORS
+    capacity: int = 434
+    rate: int = 0  # admissions in any sliding second; 0 = unlimited
+    active_ttl_ms: int = 300_000
+    absolute_ttl_ms: int = 0  # 0 = off
+    essential_limit: bool = False
+    refresh_ms: int = 15_000
+    grant_ttl_ms: int = 60_000
+    queue_ttl_ms: int = 135_000
+    return_window_ms: int = 600_000
+    admit_ttl_ms: int = 600_000
+    max_queue: int = 100_000  # waiting; waiting + parked twice that; 0 = unlimited
+    entries_per_minute: int = 60  # new places per client; 0 = unlimited
+    polls_per_second: int = 3
+    on_outage: OnOutage = OnOutage.CLOSED
+    open_rate: int = 10  # outage entries per second and machine
+    bind_network: bool = False
+    inside_now: InsideNow = InsideNow.QUEUE
+    reject_status: int = 429
+    message: str = ""
+    page: str = ""  # digest of the operator's own waiting page; "" = the built-in one
+
+    def to_document(self) -> dict[str, Any]:
+        """Give the JSON form that the snapshot carries."""
+        return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> RoomConfig:
+        """Read `to_document()`'s form; unknown keys are ignored so that an older gateway reads a newer one."""
+        known = {f.name for f in fields(cls)}
+        values = {k: v for k, v in document.items() if k in known}
+        values["mode"] = Mode(values.get("mode", Mode.OPEN))
+        values["unit"] = Unit(values.get("unit", Unit.VISITORS))
+        values["on_outage"] = OnOutage(values.get("on_outage", OnOutage.CLOSED))
+        values["inside_now"] = InsideNow(values.get("inside_now", InsideNow.QUEUE))
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One value that cannot stand: the field, what it holds and what is allowed, in one sentence."""
+
+    field: str
+    message: str
+
+
+BOUNDS: dict[str, tuple[int, int]] = {
+    "capacity": (0, MAX_INT),
+    "rate": (0, 1_000_000),
+    "active_ttl_ms": (2_000, DAY_MS),
+    "absolute_ttl_ms": (0, 30 * DAY_MS),
+    "refresh_ms": (1_000, DAY_MS // 2),
+    "grant_ttl_ms": (1_000, 3_600_000),
+    "queue_ttl_ms": (2_000, DAY_MS),
+    "return_window_ms": (2_000, DAY_MS),
+    "admit_ttl_ms": (30_000, DAY_MS),
+    "max_queue": (0, MAX_INT),
+    "entries_per_minute": (0, 1_000_000),
+    "polls_per_second": (1, 100),
+    "open_rate": (0, 1_000_000),
+}
+
+
+def problems(config: RoomConfig) -> list[Problem]:
+    """Name every value or combination that cannot hold (design §4 rules 3 and 6, WR-03, WR-65)."""
+    found: list[Problem] = []
+    if not ROOM_ID.fullmatch(config.id):
+        found.append(
+            Problem("id", f"“{config.id}” is not allowed: use 1 to 32 of a-z, 0-9 and -, not beginning with -.")
+        )
+    for name, (low, high) in BOUNDS.items():
+        value = getattr(config, name)
+        if not low <= value <= high:
+            found.append(Problem(name, f"{value} is not allowed: it must lie between {low} and {high}."))
+    if config.active_ttl_ms < 2 * config.refresh_ms:
+        found.append(
+            Problem(
+                "active_ttl_ms",
+                f"{config.active_ttl_ms / 1000:g} s is not allowed: it must be at least twice the pass renewal"
+                f" ({config.refresh_ms / 1000:g} s), so that nobody who keeps browsing loses the slot.",
+            )
+        )
+    if config.absolute_ttl_ms and config.absolute_ttl_ms < config.active_ttl_ms:
+        found.append(
+            Problem(
+                "absolute_ttl_ms",
+                f"{config.absolute_ttl_ms / 1000:g} s is not allowed: it must be 0 (off) or at least the idle limit"
+                f" ({config.active_ttl_ms / 1000:g} s).",
+            )
+        )
+    if config.return_window_ms < config.queue_ttl_ms:
+        found.append(
+            Problem(
+                "return_window_ms",
+                f"{config.return_window_ms / 1000:g} s is not allowed: a place must be kept at least as long as a"
+                f" visitor may be silent ({config.queue_ttl_ms / 1000:g} s).",
+            )
+        )
+    if config.reject_status not in (429, 503):
+        found.append(Problem("reject_status", f"{config.reject_status} is not allowed: 429 or 503."))
+    return found

@@ -1,0 +1,90 @@
+"""What the room's script answers, as plain data.
+
+Pure. `queueing.store` fills these from the script's flat reply; the gateway reads nothing else.
+Times are store-time milliseconds since the epoch, whatever room time did meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a visitor stands with a room (design §4)."""
+
+    NONE = "none"  # no place, and none was asked for (a poll without a place)
+    WAITING = "waiting"
+    PARKED = "parked"
+    PREQUEUE = "prequeue"
+    GRANTED = "granted"
+    ACTIVE = "active"
+    PAUSED = "paused"  # waiting in a room where nobody is admitted at the moment
+    FULL = "full"
+    CLOSED = "closed"
+    REJECTED = "rejected"
+    MISSED = "missed"
+    RESET = "reset"
+    BANNED = "banned"
+    LIMITED = "limited"  # too many new places for this client, or too many status checks
+    HOLD = "hold"  # the store has lost the room's data: restoring the line
+
+
+class Reason(StrEnum):
+    """Why a shown position rose (design §4 rule 5)."""
+
+    NONE = ""
+    RETURNED = "returned"  # people who had fallen silent came back to their older number
+    RANK = "rank"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """The room's people, each counted once (WR-12): their sum is everybody known to the room."""
+
+    waiting: int  # living people in the line
+    parked: int  # silent people, swept into the parked set or not yet
+    granted: int
+    active: int
+    latest_ticket: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The answer to `enter` and `poll`: all that a page, a status answer or a cookie needs."""
+
+    state: State
+    counts: Counts
+    now_ms: int  # store time
+    ticket: int = 0  # 0 = none
+    ahead: int = 0  # living people who would be served before
+    expires_ms: int = 0  # granted: claim deadline; active: end of the slot
+    joined_ms: int = 0
+    reason: Reason = Reason.NONE
+    reset_ms: int = 0  # passes and tickets issued at or before this are of an earlier epoch
+    epoch: int = 1
+    released: int = 0  # admissions in the last `released_ms`, for the estimate
+    released_ms: int = 0
+    retry_ms: int = 0  # LIMITED: when it is worth asking again
+    extensions: int = 0  # how often the claim time was lengthened
+    new: bool = False  # this very call made the place
+
+    @property
+    def position(self) -> int:
+        """One more than the people ahead."""
+        return self.ahead + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """The answer to `tick`: what a gateway must know of a room five times a second."""
+
+    now_ms: int
+    counts: Counts
+    epoch: int
+    reset_ms: int
+    config_version: int
+    journal: int  # number of the newest journal entry; see `RoomStore.journal`
+    more_work: bool  # call again at once
+    hold: bool = False
