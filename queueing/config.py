@@ -129,12 +129,17 @@ def problems(config: RoomConfig) -> list[Problem]:
     found: list[Problem] = []
     if not ROOM_ID.fullmatch(config.id):
         found.append(
-            Problem("id", f"“{config.id}” is not allowed: use 1 to 32 of a-z, 0-9 and -, not beginning with -.")
+            Problem(
+                "id",
+                f"“{config.id}” is not allowed: use 1 to 32 of a-z, 0-9 and -, not beginning with -.",
+            )
         )
     for name, (low, high) in BOUNDS.items():
         value = getattr(config, name)
         if not low <= value <= high:
-            found.append(Problem(name, f"{value} is not allowed: it must lie between {low} and {high}."))
+            found.append(
+                Problem(name, f"{value} is not allowed: it must lie between {low} and {high}.")
+            )
     if config.active_ttl_ms < 2 * config.refresh_ms:
         found.append(
             Problem(
@@ -160,5 +165,7 @@ def problems(config: RoomConfig) -> list[Problem]:
             )
         )
     if config.reject_status not in (429, 503):
-        found.append(Problem("reject_status", f"{config.reject_status} is not allowed: 429 or 503."))
+        found.append(
+            Problem("reject_status", f"{config.reject_status} is not allowed: 429 or 503.")
+        )
     return found

@@ -75,7 +75,10 @@ class Snapshot:
 
     def dump(self) -> bytes:
         """Give the JSON document that is published."""
-        document = asdict(self) | {"schema": SCHEMA, "rooms": [r.to_document() for r in self.rooms.values()]}
+        document = asdict(self) | {
+            "schema": SCHEMA,
+            "rooms": [r.to_document() for r in self.rooms.values()],
+        }
         return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -117,7 +120,9 @@ def _host(document: dict[str, Any]) -> Host:
     values = _known(Host, document)
     values["names"] = tuple(values["names"])
     values["bypass"] = tuple(values["bypass"])
-    values["rooms"] = tuple(RoomRule(path=r["path"], room=RoomId(r["room"])) for r in values["rooms"])
+    values["rooms"] = tuple(
+        RoomRule(path=r["path"], room=RoomId(r["room"])) for r in values["rooms"]
+    )
     return Host(**values)
 
 
@@ -129,8 +134,12 @@ def _check(snapshot: Snapshot) -> None:
     for host in snapshot.hosts:
         for name in host.names:
             if name in owners:
-                raise SnapshotError(f"host name {name} belongs to host {owners[name]} and to host {host.id}")
+                raise SnapshotError(
+                    f"host name {name} belongs to host {owners[name]} and to host {host.id}"
+                )
             owners[name] = host.id
         for rule in host.rooms:
             if rule.room not in snapshot.rooms:
-                raise SnapshotError(f"host {host.id}: the rule {rule.path} names the unknown room {rule.room}")
+                raise SnapshotError(
+                    f"host {host.id}: the rule {rule.path} names the unknown room {rule.room}"
+                )
