@@ -1,7 +1,7 @@
 """A room's configuration as plain data, and the combinations that cannot hold.
 
-Pure: no Django, no store, no clock. The Django model, the snapshot and the store's `config` hash are
-all written from and read into this one class. Durations are integer milliseconds, rates are per second.
+Pure: no Django, no store, no clock. The Django model, the snapshot and the store's `config` hash
+are all written from and read into this one class. Durations are integer milliseconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, NewType
 
 RoomId = NewType("RoomId", str)
-"""A room's slug: 1 to 32 of `a-z 0-9 -`, not beginning with `-`; part of key, cookie and address names."""
+"""A room's slug: 1 to 32 of `a-z 0-9 -`, not beginning with `-`; part of key and cookie names."""
 
 VisitorId = NewType("VisitorId", str)
 """One browser in one room: 16 base64url characters, 96 random bits (called `sid` on the wire)."""
@@ -89,7 +89,7 @@ class RoomConfig:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> RoomConfig:
-        """Read `to_document()`'s form; unknown keys are ignored so that an older gateway reads a newer one."""
+        """Read `to_document()`'s form; unknown keys, from a newer version, are ignored."""
         known = {f.name for f in fields(cls)}
         values = {k: v for k, v in document.items() if k in known}
         values["mode"] = Mode(values.get("mode", Mode.OPEN))
@@ -101,7 +101,7 @@ class RoomConfig:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One value that cannot stand: the field, what it holds and what is allowed, in one sentence."""
+    """One value that cannot stand: the field, and a sentence with the value and what is allowed."""
 
     field: str
     message: str
@@ -126,46 +126,47 @@ BOUNDS: dict[str, tuple[int, int]] = {
 
 def problems(config: RoomConfig) -> list[Problem]:
     """Name every value or combination that cannot hold (design §4 rules 3 and 6, WR-03, WR-65)."""
-    found: list[Problem] = []
+    return [*_outside_bounds(config), *_contradictions(config)]
+
+
+def _outside_bounds(config: RoomConfig) -> list[Problem]:
+    found = [
+        Problem(name, f"{value} is not allowed: it must lie between {low} and {high}.")
+        for name, (low, high) in BOUNDS.items()
+        if not low <= (value := getattr(config, name)) <= high
+    ]
     if not ROOM_ID.fullmatch(config.id):
-        found.append(
-            Problem(
-                "id",
-                f"“{config.id}” is not allowed: use 1 to 32 of a-z, 0-9 and -, not beginning with -.",
-            )
-        )
-    for name, (low, high) in BOUNDS.items():
-        value = getattr(config, name)
-        if not low <= value <= high:
-            found.append(
-                Problem(name, f"{value} is not allowed: it must lie between {low} and {high}.")
-            )
-    if config.active_ttl_ms < 2 * config.refresh_ms:
-        found.append(
-            Problem(
-                "active_ttl_ms",
-                f"{config.active_ttl_ms / 1000:g} s is not allowed: it must be at least twice the pass renewal"
-                f" ({config.refresh_ms / 1000:g} s), so that nobody who keeps browsing loses the slot.",
-            )
-        )
-    if config.absolute_ttl_ms and config.absolute_ttl_ms < config.active_ttl_ms:
-        found.append(
-            Problem(
-                "absolute_ttl_ms",
-                f"{config.absolute_ttl_ms / 1000:g} s is not allowed: it must be 0 (off) or at least the idle limit"
-                f" ({config.active_ttl_ms / 1000:g} s).",
-            )
-        )
-    if config.return_window_ms < config.queue_ttl_ms:
-        found.append(
-            Problem(
-                "return_window_ms",
-                f"{config.return_window_ms / 1000:g} s is not allowed: a place must be kept at least as long as a"
-                f" visitor may be silent ({config.queue_ttl_ms / 1000:g} s).",
-            )
-        )
+        allowed = "1 to 32 of a-z, 0-9 and -, not beginning with -"
+        found.append(Problem("id", f"“{config.id}” is not allowed: use {allowed}."))
     if config.reject_status not in (429, 503):
-        found.append(
-            Problem("reject_status", f"{config.reject_status} is not allowed: 429 or 503.")
-        )
+        text = f"{config.reject_status} is not allowed: 429 or 503."
+        found.append(Problem("reject_status", text))
     return found
+
+
+def _contradictions(config: RoomConfig) -> list[Problem]:
+    found: list[Problem] = []
+    active, refresh = _seconds(config.active_ttl_ms), _seconds(config.refresh_ms)
+    if config.active_ttl_ms < 2 * config.refresh_ms:
+        text = (
+            f"{active} is not allowed: it must be at least twice the pass renewal ({refresh}),"
+            " so that nobody who keeps browsing loses the slot."
+        )
+        found.append(Problem("active_ttl_ms", text))
+    if 0 < config.absolute_ttl_ms < config.active_ttl_ms:
+        text = (
+            f"{_seconds(config.absolute_ttl_ms)} is not allowed: it must be 0 (off)"
+            f" or at least the idle limit ({active})."
+        )
+        found.append(Problem("absolute_ttl_ms", text))
+    if config.return_window_ms < config.queue_ttl_ms:
+        text = (
+            f"{_seconds(config.return_window_ms)} is not allowed: a place must be kept at least"
+            f" as long as a visitor may be silent ({_seconds(config.queue_ttl_ms)})."
+        )
+        found.append(Problem("return_window_ms", text))
+    return found
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:g} s"

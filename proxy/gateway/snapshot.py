@@ -21,7 +21,7 @@ class SnapshotError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """The settings that take effect in a running gateway without a restart. Durations are seconds."""
+    """The settings that take effect in a running gateway without restart; durations in seconds."""
 
     trusted_proxies: tuple[str, ...] = ("127.0.0.1/32", "::1/128")
     cookie_path: str = "/"

@@ -1,0 +1,173 @@
+"""The visitor's one cookie per room: signing, reading, keys. Pure: no Django, no store, no clock.
+
+The value is `v2.<kid>.<kind>.<room>.<sid>.<iat>.<exp>.<hmac>` (design §5): `kid` names the signing
+key, `kind` is `q` (in line), `a` (admitted) or `o` (let in during an outage), `iat` and `exp` are
+store-time milliseconds. The sid field is the visitor's 16 characters, then `~` and its ticket (kind
+`q`, once it has one: the sealed number that outlives the store) or its network (when bound).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from queueing.config import RoomId, VisitorId
+
+_LONGEST = 320  # bytes; a real value is under 190
+_REMEMBERED = 8192  # passes checked once and remembered, per key ring
+
+
+class Kind(StrEnum):
+    """What a cookie says of its visitor."""
+
+    QUEUED = "q"
+    ADMITTED = "a"
+    OUTAGE = "o"
+
+
+class Verdict(Enum):
+    """How a presented value was judged."""
+
+    VALID = "valid"  # rightly signed for this room; may have expired: the caller has the clock
+    MISSING = "missing"
+    STALE = "stale"  # another key or another room: never held against the visitor (WR-36)
+    FORGED = "forged"  # a known key id, and the rest does not fit it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """What a rightly signed cookie says. Times are store-time milliseconds."""
+
+    kind: Kind
+    room: RoomId
+    sid: VisitorId
+    iat_ms: int
+    exp_ms: int
+    ticket: int = 0  # kind `q`: the number that the visitor was given; 0 = none yet
+    network: str = ""  # tag of the network that the pass is bound to; "" = not bound
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A presented value with its verdict; `credential` is there exactly when it is valid."""
+
+    verdict: Verdict
+    credential: Credential | None = None
+    current_key: bool = False  # signed by the key that signs now; else re-sign at the next chance
+
+
+MISSING = Reading(Verdict.MISSING)
+STALE = Reading(Verdict.STALE)
+FORGED = Reading(Verdict.FORGED)
+
+
+def new_sid() -> VisitorId:
+    """Make a visitor id of 96 random bits."""
+    return VisitorId(secrets.token_urlsafe(12))
+
+
+def cookie_name(room: RoomId) -> str:
+    """Name the room's cookie."""
+    return f"corvus_{room}"
+
+
+def network_tag(secret: bytes, network: str) -> str:
+    """Shorten a network (`203.0.113.0/24`) to six characters that do not tell it."""
+    digest = hmac.digest(secret, b"corvus network " + network.encode(), "sha256")
+    return base64.urlsafe_b64encode(digest)[:6].decode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    kid: str
+    secret: bytes
+
+
+def _derive(master: bytes, generation: int) -> _Key:
+    label = str(generation).encode()
+    kid = base64.urlsafe_b64encode(hmac.digest(master, b"corvus kid " + label, "sha256"))[:6]
+    # A "." would split the value in the wrong place; base64url has none.
+    return _Key(kid.decode(), hmac.digest(master, b"corvus pass v2 " + label, "sha256"))
+
+
+class Keyring:
+    """The keys of a generation and of the one before it: both verify, the newer one signs."""
+
+    def __init__(self, master: bytes, generation: int) -> None:
+        self._master = master
+        self.generation = generation
+        self._current = _derive(master, generation)
+        previous = _derive(master, generation - 1) if generation > 1 else None
+        self._keys = {k.kid: k for k in (self._current, previous) if k is not None}
+        self._seen: dict[bytes, Reading] = {}
+
+    def sign(self, credential: Credential) -> str:
+        """Write a cookie value."""
+        extra = credential.network or (str(credential.ticket) if credential.ticket else "")
+        sid = f"{credential.sid}~{extra}" if extra else credential.sid
+        body = (
+            f"v2.{self._current.kid}.{credential.kind}.{credential.room}.{sid}"
+            f".{credential.iat_ms}.{credential.exp_ms}"
+        )
+        return f"{body}.{_mac(self._current.secret, body.encode())}"
+
+    def read(self, value: bytes, room: RoomId) -> Reading:
+        """Judge a presented value. Values that were valid once are remembered, so that a page's
+        many requests cost one signature check."""
+        reading = self._seen.get(value)
+        if reading is None:
+            reading = self._read(value)
+            if reading.verdict is Verdict.VALID:
+                if len(self._seen) >= _REMEMBERED:
+                    self._seen.clear()
+                self._seen[value] = reading
+        if reading.credential is not None and reading.credential.room != room:
+            return STALE
+        return reading
+
+    def tag(self, network: str) -> str:
+        """Give the tag under which a pass is bound to a network; it survives key rotation."""
+        return network_tag(self._master, network)
+
+    def _read(self, value: bytes) -> Reading:
+        if not value:
+            return MISSING
+        if len(value) > _LONGEST:
+            return FORGED
+        body, _, mac = value.rpartition(b".")
+        try:
+            version, kid, kind, room, sid, iat, exp = body.decode("ascii").split(".")
+        except ValueError:
+            return FORGED
+        key = self._keys.get(kid)
+        if key is None:
+            return STALE
+        if not hmac.compare_digest(_mac(key.secret, body).encode(), mac) or version != "v2":
+            return FORGED
+        return Reading(
+            Verdict.VALID, _credential(kind, room, sid, iat, exp), kid == self._current.kid
+        )
+
+
+def _mac(secret: bytes, body: bytes) -> str:
+    digest = hmac.digest(secret, body, hashlib.sha256)
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _credential(kind: str, room: str, sid: str, iat: str, exp: str) -> Credential:
+    """Build from the fields of a value whose signature was checked; we wrote them ourselves."""
+    identity, _, extra = sid.partition("~")
+    queued = kind == Kind.QUEUED
+    return Credential(
+        kind=Kind(kind),
+        room=RoomId(room),
+        sid=VisitorId(identity),
+        iat_ms=int(iat),
+        exp_ms=int(exp),
+        ticket=int(extra) if queued and extra else 0,
+        network="" if queued else extra,
+    )
