@@ -20,6 +20,7 @@ VisitorId = NewType("VisitorId", str)
 ROOM_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 MAX_INT = 2**31 - 1
 DAY_MS = 24 * 3600 * 1000
+POLL_AT_THE_HEAD_MS = 3_000
 
 
 class Unit(StrEnum):
@@ -165,6 +166,12 @@ def _contradictions(config: RoomConfig) -> list[Problem]:
             f" as long as a visitor may be silent ({_seconds(config.queue_ttl_ms)})."
         )
         found.append(Problem("return_window_ms", text))
+    if config.grant_ttl_ms < 2 * POLL_AT_THE_HEAD_MS:
+        text = (
+            f"{_seconds(config.grant_ttl_ms)} is not allowed: the time to claim a turn must be at"
+            f" least twice the poll interval near the front ({_seconds(POLL_AT_THE_HEAD_MS)})."
+        )
+        found.append(Problem("grant_ttl_ms", text))
     return found
 
 

@@ -1,0 +1,68 @@
+"""The gateway's Set-Cookie headers (design §5; RFC 6265bis). Pure."""
+
+from __future__ import annotations
+
+from proxy.gateway.exchange import Exchange
+from proxy.gateway.snapshot import GatewaySettings
+from queueing.config import RoomConfig, RoomId
+from queueing.passes import Credential, Keyring, Kind, cookie_name
+
+IDENTITY_S = 24 * 3600
+"""How long the browser keeps an admitted visitor's cookie: long after the slot, since an expired
+pass is still the visitor's identity (rule 6)."""
+
+MISSED_S = 2 * 3600
+"""How long after its place has gone a visitor is still told that it missed its turn."""
+
+_PREFERENCE_S = 365 * 24 * 3600
+
+
+def pass_cookie(
+    exchange: Exchange, settings: GatewaySettings, keys: Keyring, credential: Credential
+) -> tuple[bytes, bytes]:
+    """Hand out a signed credential."""
+    if credential.kind is Kind.QUEUED:
+        max_age = max(1, (credential.exp_ms - credential.iat_ms) // 1000)
+    else:
+        max_age = IDENTITY_S
+    name = cookie_name(credential.room)
+    return _set_cookie(exchange, settings, name, keys.sign(credential), max_age)
+
+
+def forget_cookie(
+    exchange: Exchange, settings: GatewaySettings, room: RoomId
+) -> tuple[bytes, bytes]:
+    """Take the room's cookie back."""
+    return _set_cookie(exchange, settings, cookie_name(room), "", 0)
+
+
+def preference_cookie(
+    exchange: Exchange, settings: GatewaySettings, name: str, value: str
+) -> tuple[bytes, bytes]:
+    """Remember a choice made on a visitor page (language, refresh)."""
+    return _set_cookie(exchange, settings, name, value, _PREFERENCE_S)
+
+
+def queued_life_ms(room: RoomConfig) -> int:
+    """How long a place's cookie lives: as long as the place may, and for a while after it."""
+    return room.return_window_ms + room.queue_ttl_ms + MISSED_S * 1000
+
+
+def cannot_be_set(exchange: Exchange, settings: GatewaySettings) -> bool:
+    """Whether the operator's cookie settings rule out that this browser keeps a cookie (WR-56)."""
+    if settings.secure_cookie and exchange.scheme != "https":
+        return True
+    domain = settings.cookie_domain.lstrip(".").lower()
+    return bool(domain) and exchange.host != domain and not exchange.host.endswith("." + domain)
+
+
+def _set_cookie(
+    exchange: Exchange, settings: GatewaySettings, name: str, value: str, max_age: int
+) -> tuple[bytes, bytes]:
+    parts = [f"{name}={value}", f"Path={settings.cookie_path}", f"Max-Age={max_age}"]
+    if settings.cookie_domain:
+        parts.append(f"Domain={settings.cookie_domain}")
+    if settings.secure_cookie or exchange.scheme == "https":
+        parts.append("Secure")
+    parts += ["HttpOnly", "SameSite=Lax"]
+    return b"set-cookie", "; ".join(parts).encode("latin-1")

@@ -1,0 +1,137 @@
+"""What a room's gate makes of a request before the store is asked. Pure.
+
+The fast path of an admitted visitor, the cookie check of a first visit, and everything that needs
+no store call end here; the rest is `AskStore` (design §4 rules 6, 9 and 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from proxy.gateway.exchange import Exchange
+from queueing.config import RoomConfig, VisitorId
+from queueing.passes import MISSING, Credential, Keyring, Kind, Reading, Verdict, cookie_name
+
+CHECK = b"__wr=1"
+
+
+@dataclass(frozen=True, slots=True)
+class Revocations:
+    """What the room's journal has told this gateway: passes of before these times are old."""
+
+    reset_ms: int = 0
+    visitors: Mapping[VisitorId, int] = field(default_factory=dict)
+
+    def covers(self, credential: Credential) -> bool:
+        """Whether the credential is of an earlier epoch, or its visitor was revoked since."""
+        return credential.iat_ms <= self.reset_ms or credential.iat_ms <= self.visitors.get(
+            credential.sid, -1
+        )
+
+
+class FirstVisit(Enum):
+    """What a request without a usable cookie gets (rule 9)."""
+
+    REDIRECT = "redirect"  # a cookie, and the same URL with the mark
+    COOKIES_NEEDED = "cookies"  # the mark came back without the cookie
+    NO_TICKET = "none"  # not a navigation: 429 with the cookie, no place
+
+
+@dataclass(frozen=True, slots=True)
+class PassThrough:
+    """Forward at once."""
+
+    reason: str
+    credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskStore:
+    """Only the room's script can tell."""
+
+    credential: Credential
+    resign: bool = False  # the cookie is signed by the previous key
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUrl:
+    """The cookie works: back to the URL without the mark."""
+
+    location: str
+
+
+Step = PassThrough | AskStore | CleanUrl | FirstVisit
+
+
+def read_cookie(exchange: Exchange, room: RoomConfig, keys: Keyring) -> Reading:
+    """Judge the room's cookie: the first valid one of those sent, else the worst."""
+    worst = MISSING
+    for value in exchange.cookies(cookie_name(room.id).encode()):
+        reading = keys.read(value, room.id)
+        if reading.verdict is Verdict.VALID:
+            return reading
+        if worst.verdict is not Verdict.FORGED:
+            worst = reading
+    return worst
+
+
+def gate(
+    exchange: Exchange,
+    room: RoomConfig,
+    reading: Reading,
+    *,
+    now_ms: int,
+    network: str,
+    revoked: Revocations,
+    outage_since_ms: int | None,
+) -> Step:
+    """Decide without the store where that is possible.
+
+    `network` is the tag of the visitor's network ("" unless the room binds passes). While the store
+    cannot be asked, `outage_since_ms` says since when (store time): passes that were valid then
+    stay valid (rule 11).
+    """
+    credential = reading.credential
+    if credential is None:
+        return _first_visit(exchange)
+    if exchange.query and CHECK in exchange.query.split(b"&") and exchange.is_safe:
+        return CleanUrl(clean_url(exchange))
+    if credential.kind is not Kind.QUEUED and not revoked.covers(credential):
+        if credential.network != network:
+            return AskStore(credential)  # moved to another network: the place is kept (WR-29)
+        if outage_since_ms is not None and credential.exp_ms > outage_since_ms:
+            return PassThrough("pass, store down", credential)
+        if _is_fresh(credential, room, now_ms):
+            return PassThrough("pass", credential)
+    return AskStore(credential, resign=not reading.current_key)
+
+
+def _is_fresh(credential: Credential, room: RoomConfig, now_ms: int) -> bool:
+    return (
+        credential.kind is Kind.ADMITTED
+        and now_ms < credential.iat_ms + room.refresh_ms
+        and now_ms < credential.exp_ms
+    )
+
+
+def _first_visit(exchange: Exchange) -> FirstVisit:
+    if not exchange.is_safe or not exchange.is_navigation:
+        return FirstVisit.NO_TICKET
+    if CHECK in exchange.query.split(b"&"):
+        return FirstVisit.COOKIES_NEEDED
+    return FirstVisit.REDIRECT
+
+
+def marked_url(exchange: Exchange) -> str:
+    """The same URL with the mark added, absolute and on the same host."""
+    query = exchange.query + b"&" + CHECK if exchange.query else CHECK
+    return f"{exchange.base_url}{(exchange.path + b'?' + query).decode('latin-1')}"
+
+
+def clean_url(exchange: Exchange) -> str:
+    """The same URL without the mark; every other byte of it stays."""
+    rest = b"&".join(part for part in exchange.query.split(b"&") if part != CHECK)
+    target = exchange.path + b"?" + rest if rest else exchange.path
+    return f"{exchange.base_url}{target.decode('latin-1')}"

@@ -1,0 +1,88 @@
+"""What this process knows of each room between store calls: the last tick, the journal, its clock.
+
+Mutable, one object a room, touched only from the event loop. Nothing here is authoritative: the
+script is; this is what makes the fast path possible.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from proxy.gateway.gate import Revocations
+from queueing.config import RoomConfig, RoomId, VisitorId
+from queueing.places import Tick
+
+
+class StoreClock:
+    """The store's time, carried on between calls by the process's monotonic clock."""
+
+    def __init__(self) -> None:
+        self._offset_ms: float | None = None
+
+    def learn(self, store_now_ms: int) -> None:
+        """Take the time that a reply carried. Replies arrive late, never early, so the largest
+        offset seen is the nearest; drift is followed slowly."""
+        offset = store_now_ms - time.monotonic() * 1000
+        if self._offset_ms is None or offset > self._offset_ms or offset < self._offset_ms - 1000:
+            self._offset_ms = offset
+        else:
+            self._offset_ms += (offset - self._offset_ms) / 64
+
+    def now_ms(self) -> int:
+        """Give the store's time in milliseconds; the own clock's before the first reply."""
+        if self._offset_ms is None:
+            return time.time_ns() // 1_000_000
+        return int(time.monotonic() * 1000 + self._offset_ms)
+
+
+@dataclass(slots=True, eq=False)
+class LiveRoom:
+    """One room as this process sees it."""
+
+    config: RoomConfig
+    tick: Tick | None = None
+    journal: int = -1  # the newest entry applied; -1: not read yet
+    revoked: dict[VisitorId, int] = field(default_factory=dict)
+    reset_ms: int = 0
+    configured: int = 0  # version that the store holds, as far as this process knows
+    outage_entries: list[VisitorId] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
+    preflight_tokens: float = 0.0
+    preflight_at: float = 0.0
+
+    @property
+    def id(self) -> RoomId:
+        """The room's id."""
+        return self.config.id
+
+    @property
+    def revocations(self) -> Revocations:
+        """What passes are to be judged against."""
+        return Revocations(self.reset_ms, self.revoked)
+
+    @property
+    def has_people(self) -> bool:
+        """Whether the room must be ticked at full pace."""
+        if self.tick is None:
+            return True
+        counts = self.tick.counts
+        return bool(counts.waiting or counts.parked or counts.granted or counts.active)
+
+    def forget_old_revocations(self, now_ms: int) -> None:
+        """Drop revocations that every pass of before has outlived."""
+        horizon = now_ms - max(self.config.active_ttl_ms, self.config.admit_ttl_ms)
+        for sid in [s for s, at in self.revoked.items() if at < horizon]:
+            del self.revoked[sid]
+
+    def take_preflight(self, per_second: int) -> bool:
+        """Take one of the CORS preflights that may pass this second."""
+        now = time.monotonic()
+        gained = (now - self.preflight_at) * per_second
+        self.preflight_tokens = min(float(per_second), self.preflight_tokens + gained)
+        self.preflight_at = now
+        if self.preflight_tokens < 1:
+            return False
+        self.preflight_tokens -= 1
+        return True
