@@ -1,0 +1,52 @@
+"""The names of a room's keys in the store, and nothing else.
+
+Pure. All keys of a room carry the hash tag `{room}`, so that a Redis Cluster keeps them on one node and
+one script call may touch them all. Only `queueing.calls` and `queueing.store` use this module.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from queueing.config import RoomId
+
+PREFIX = "corvus:wr:"
+
+PARTS = (
+    "active",  # zset: sid or lease -> end of the slot, room time
+    "granted",  # zset: sid -> claim deadline, room time
+    "queue",  # zset: sid -> ticket
+    "seen",  # zset: sid -> last check-in of who waits in `queue`, room time
+    "parked",  # zset: sid -> end of the return window, room time
+    "lane",  # zset: slots of the lane (kept free for ranks)
+    "visitor",  # hash: sid -> packed record of who is in queue, parked or granted
+    "inside",  # hash: sid -> packed record of who is active
+    "seq",  # number: the newest ticket
+    "rate",  # list: room times of the last admissions, newest first
+    "config",  # hash: configuration, version, room clock, epoch
+    "counters",  # hash: totals since the room began (I3)
+    "events",  # stream: every transition, capped
+    "journal",  # stream: revocations, expulsions, resets; ids `<n>-0`, contiguous
+)
+"""The script's KEYS in their order; one more follows that depends on the call (`client` or `checks`)."""
+
+
+@lru_cache(maxsize=1024)
+def room_keys(room_id: RoomId) -> tuple[str, ...]:
+    """Give the room's fixed keys in the order of `PARTS`."""
+    return tuple(room_key(room_id, part) for part in PARTS)
+
+
+def room_key(room_id: RoomId, part: str) -> str:
+    """Give one key of a room."""
+    return f"{PREFIX}{{{room_id}}}:{part}"
+
+
+def client_key(room_id: RoomId, client: str) -> str:
+    """Give the key that counts a client's new places in the last minute; it expires."""
+    return room_key(room_id, f"addr:{client}")
+
+
+def checks_key(room_id: RoomId, sid: str) -> str:
+    """Give the key that counts a visitor's status checks in the last second; it expires."""
+    return room_key(room_id, f"checks:{sid}")
