@@ -1,0 +1,258 @@
+"""The product's own plan: which processes, with which environment, in which order. No Django.
+
+Checks everything that can be checked before anything starts: settings, data folder, ports.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corvus_site import embedded_store, flags
+from corvus_site.children import Child, Say
+from corvus_site.data_folder import DataFolder, open_data_folder
+from corvus_site.env import BadSetting, Effective, Source, export_flags, load
+from corvus_site.listeners import loopback_of, open_listeners, url_of
+from corvus_site.probes import all_answer, answers_http
+from corvus_site.secrets_file import SECRET_FILE, ensure_secret, write_private
+from corvus_site.supervisor import Once, Plan, Stage
+
+PYTHON = sys.executable
+ROOT = Path(__file__).resolve().parents[1]
+DEMO_SETTINGS = {"CORVUS_CAPACITY": "3", "CORVUS_ACTIVE_TTL": "60s"}
+"""With the demo site a line should be seen soon: few places, free again after a minute."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """All that was checked and opened, and the plan that uses it."""
+
+    folder: DataFolder
+    gateways: list[socket.socket] = field(default_factory=list)
+    gateways_tls: list[socket.socket] = field(default_factory=list)
+    console: list[socket.socket] = field(default_factory=list)
+    demo: list[socket.socket] = field(default_factory=list)
+    setup_token: str = ""
+    plan: Plan = field(default_factory=lambda: Plan(()))
+
+    def listeners(self) -> list[socket.socket]:
+        """Give every socket that is held."""
+        return [*self.gateways, *self.gateways_tls, *self.console, *self.demo]
+
+    def close(self) -> None:
+        """Give back sockets, lock and temporary folders."""
+        for listener in self.listeners():
+            listener.close()
+        self.folder.close()
+
+
+def prepare(arguments: Sequence[str], say: Say) -> Prepared:
+    """Check settings, folder and ports, and make the plan.
+
+    Raises:
+        BadSetting: something cannot stand; nothing is left open.
+    """
+    given = flags.parse(arguments)
+    effective = load(os.environ, given)
+    if effective.value("CORVUS_REDIS_URL") and not effective.value("CORVUS_SECRET"):
+        raise BadSetting(
+            "CORVUS_SECRET",
+            "it must be set, because CORVUS_REDIS_URL is: all who share a store share it.",
+        )
+    prepared = Prepared(open_data_folder("CORVUS_DATA_DIR", effective.value("CORVUS_DATA_DIR")))
+    try:
+        _open_listeners(prepared, effective)
+        environ = _environment(prepared, effective, given, say)
+        prepared.plan = _plan(prepared, effective, environ)
+    except BaseException:
+        prepared.close()
+        raise
+    return prepared
+
+
+def _open_listeners(prepared: Prepared, effective: Effective) -> None:
+    count = effective.value("CORVUS_GATEWAYS") or os.cpu_count() or 1
+
+    def opened(setting: str, count: int) -> list[socket.socket]:
+        address = effective.value(setting)
+        return open_listeners(setting, address, count) if address else []
+
+    prepared.gateways = opened("CORVUS_LISTEN", count)
+    prepared.gateways_tls = opened("CORVUS_LISTEN_TLS", count)
+    prepared.console = opened("CORVUS_CONSOLE_LISTEN", 1)
+    if not effective.value("CORVUS_UPSTREAM"):
+        prepared.demo = opened("CORVUS_DEMO_LISTEN", 1)
+
+
+def _environment(
+    prepared: Prepared, effective: Effective, given: Mapping[str, str], say: Say
+) -> dict[str, str]:
+    """Give what every child gets: the operator's environment, and what was decided here."""
+    folder = prepared.folder
+    environ = {n: v for n, v in os.environ.items() if n not in ("CORVUS_SECRET",)}
+    handed = dict(given)
+    if "CORVUS_DATA_DIR" in handed:
+        handed["CORVUS_DATA_DIR"] = str(folder.path)
+    environ |= export_flags(handed)
+    environ["CORVUS_DATA_DIR"] = str(folder.path)
+    environ["CORVUS_MACHINE_DIR"] = str(folder.run)
+    environ["CORVUS_SECRET_FILE"] = str(_secret_file(folder, effective))
+    environ["CORVUS_STORE_URL"] = effective.value("CORVUS_REDIS_URL") or embedded_store.store_url(
+        folder.run
+    )
+    environ["DJANGO_SETTINGS_MODULE"] = "corvus_site.settings"
+    environ["PYTHONUNBUFFERED"] = "1"
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH")]))
+    if prepared.demo:
+        environ["CORVUS_UPSTREAM"] = url_of(prepared.demo[0])
+        for name, text in DEMO_SETTINGS.items():
+            if effective.source(name) is Source.DEFAULT:
+                environ[name] = text
+                say(f"demo site: {name} is {text} unless you set it, so that a line is soon seen")
+    return environ
+
+
+def _secret_file(folder: DataFolder, effective: Effective) -> Path:
+    """Put the secret where children can read it and no process list shows it."""
+    try:
+        if secret := effective.value("CORVUS_SECRET"):
+            write_private(folder.run / SECRET_FILE, secret)
+            return folder.run / SECRET_FILE
+        ensure_secret(folder.path)
+    except OSError as error:
+        raise BadSetting(
+            "CORVUS_DATA_DIR", f"the secret cannot be kept there: {error.strerror}."
+        ) from None
+    return folder.path / SECRET_FILE
+
+
+def _plan(prepared: Prepared, effective: Effective, environ: dict[str, str]) -> Plan:
+    def heed(output: str) -> None:
+        for line in output.splitlines():
+            if line.startswith("setup_token="):
+                prepared.setup_token = line
+
+    steps: list[Once | Stage] = []
+    if not effective.value("CORVUS_REDIS_URL"):
+        steps.append(Stage((_store(prepared.folder),)))
+    ready = Child(
+        name="preparation",
+        argv=(PYTHON, "-m", "django", "prepare"),
+        environ=environ,
+        ready_within_s=600,  # migrations of a large history
+    )
+    steps.append(Once(ready, heed))
+    steps.append(Stage(_serving(prepared, effective, environ)))
+    return Plan(steps, prepared.listeners(), lambda: _greeting(prepared))
+
+
+def _store(folder: DataFolder) -> Child:
+    try:
+        program = embedded_store.store_program()
+    except embedded_store.NoStoreProgram as error:
+        raise BadSetting("CORVUS_REDIS_URL", str(error)) from None
+    return embedded_store.embedded_store(
+        program, folder.path / "store", folder.run, lasting=folder.lasting
+    )
+
+
+def _serving(
+    prepared: Prepared, effective: Effective, environ: dict[str, str]
+) -> tuple[Child, ...]:
+    children = [_worker(prepared.folder, environ), _console(prepared.console[0], environ)]
+    if prepared.demo:
+        children.append(_demo(prepared.demo[0], environ))
+    return (*children, *_gateways(prepared, effective, environ))
+
+
+def _worker(folder: DataFolder, environ: dict[str, str]) -> Child:
+    schedule = str(folder.path / "schedule")
+    options = ("-B", "--pool", "threads", "-c", "2", "-l", "WARNING", "-s", schedule)
+    return Child(
+        name="worker",
+        argv=(PYTHON, "-m", "celery", "-A", "corvus_site", "worker", *options),
+        environ=environ,
+        stop_within_s=20,
+        drain_stage=2,
+    )
+
+
+def _console(listener: socket.socket, environ: dict[str, str]) -> Child:
+    host, port = loopback_of(listener)
+    return Child(
+        name="console",
+        argv=_server("corvus_site.asgi:application", listener.fileno()),
+        environ=environ,
+        pass_fds=(listener.fileno(),),
+        ready=lambda: answers_http(host, port, "/"),
+        drain_stage=1,
+    )
+
+
+def _demo(listener: socket.socket, environ: dict[str, str]) -> Child:
+    host, port = loopback_of(listener)
+    return Child(
+        name="demo",
+        argv=(PYTHON, "-m", "corvus_site.demo_origin", "--fd", str(listener.fileno())),
+        environ=environ,
+        pass_fds=(listener.fileno(),),
+        ready=lambda: answers_http(host, port, "/healthz"),
+        stop_within_s=3,
+        drain_stage=3,
+    )
+
+
+def _gateways(
+    prepared: Prepared, effective: Effective, environ: dict[str, str]
+) -> tuple[Child, ...]:
+    environ = environ | _plain_limits(effective)
+    if token := effective.value("CORVUS_ADMIN_TOKEN"):
+        environ["CORVUS_ADMIN_TOKEN"] = token
+    host, port = loopback_of(prepared.gateways[0])
+    ready = all_answer(host, port, "/__corvus/healthz", len(prepared.gateways))
+    children = []
+    for number, listener in enumerate(prepared.gateways):
+        fds = [listener.fileno()]
+        argv = _server("corvus_site.gateway_asgi:application", fds[0])
+        if prepared.gateways_tls:
+            fds.append(prepared.gateways_tls[number].fileno())
+            argv += ("--tls-fd", str(fds[1]))
+            argv += ("--tls-cert", str(effective.value("CORVUS_TLS_CERT")))
+            argv += ("--tls-key", str(effective.value("CORVUS_TLS_KEY")))
+        children.append(
+            Child(
+                name=f"gateway-{number + 1}",
+                argv=argv,
+                environ=environ,
+                pass_fds=tuple(fds),
+                ready=ready,
+                stop_within_s=effective.value("CORVUS_DRAIN") + 5,
+            )
+        )
+    return tuple(children)
+
+
+def _server(app: str, fd: int) -> tuple[str, ...]:
+    return (PYTHON, "-m", "corvus_site.server", "--app", app, "--fd", str(fd))
+
+
+def _plain_limits(effective: Effective) -> dict[str, str]:
+    """Give the server's limits as plain numbers (bytes, seconds): it reads no registry."""
+    names = [s.name for s in effective.settings() if s.group == "Limits"] + ["CORVUS_DRAIN"]
+    return {name: f"{effective.value(name):.12g}" for name in names}
+
+
+def _greeting(prepared: Prepared) -> list[str]:
+    lines = [f"site     {url_of(prepared.gateways[0])}/"]
+    if prepared.gateways_tls:
+        lines.append(f"         {url_of(prepared.gateways_tls[0], 'https')}/")
+    lines.append(f"console  {url_of(prepared.console[0])}/")
+    if prepared.demo:
+        lines.append(f"demo     {url_of(prepared.demo[0])}/ (the site behind the gateway)")
+    if prepared.setup_token:
+        lines.append(prepared.setup_token)
+    return lines

@@ -1,0 +1,47 @@
+"""How the supervisor finds out that a child answers. No Django."""
+
+from __future__ import annotations
+
+import asyncio
+
+from corvus_site.children import Probe
+
+ANSWER_WITHIN_S = 5.0
+
+
+async def answers_http(host: str, port: int, path: str) -> bool:
+    """Tell whether a GET is answered with a status below 500."""
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(request.encode())
+                parts = (await reader.readline()).split()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+    return len(parts) > 1 and parts[0].startswith(b"HTTP/1.") and parts[1] < b"500"
+
+
+def all_answer(host: str, port: int, path: str, sockets: int) -> Probe:
+    """Ask a port that several sockets share until surely each of them has answered.
+
+    The kernel spreads connections at random: eight times as many as there are sockets miss one of
+    them with a probability of e⁻⁸. A connection to a process that still starts waits in its socket's
+    backlog. The answer is shared by all who ask.
+    """
+    lock = asyncio.Lock()
+    said_yes = False
+
+    async def ask() -> bool:
+        nonlocal said_yes
+        async with lock:
+            if not said_yes:
+                times = 1 if sockets == 1 else 8 * sockets
+                asked = (answers_http(host, port, path) for _ in range(times))
+                said_yes = all(await asyncio.gather(*asked))
+            return said_yes
+
+    return ask

@@ -1,0 +1,156 @@
+"""Starts, watches and stops a plan of processes: `manage.py up` and `make run`.
+
+The plan is data (`corvus_site.launch` makes the product's, tests make their own). This module owns
+the order: start stage by stage, keep alive, drain stage by stage. No Django is imported here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from corvus_site.children import Child, ChildFailed, Keeper, Say, run_once
+from corvus_site.say import Speaker
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A command that must end well before the next stage; `heed` gets what it printed."""
+
+    child: Child
+    heed: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Children that start together; the next stage waits until all of them are ready."""
+
+    children: tuple[Child, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to start, in order, and which listening sockets are held for the children."""
+
+    steps: Sequence[Once | Stage]
+    listeners: Sequence[socket.socket] = ()
+    greeting: Callable[[], Sequence[str]] = field(default=tuple)
+    check: Callable[[], Awaitable[None]] | None = None  # asked before anything starts
+
+
+class Supervisor:
+    """One run of a plan, from start to empty hands."""
+
+    def __init__(self, plan: Plan, say: Say) -> None:
+        self._plan = plan
+        self._say = say
+        self._keepers: list[Keeper] = []
+        self._told_to_stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    def pids(self) -> Mapping[str, int | None]:
+        """Give the process id of every child by its name."""
+        return {keeper.child.name: keeper.pid for keeper in self._keepers}
+
+    def stop(self) -> None:
+        """Begin to drain; called again: hurry."""
+        if self._told_to_stop.is_set():
+            self._hurry.set()
+        self._told_to_stop.set()
+
+    async def run(self) -> int:
+        """Run until told to stop; give the exit status: 0, or 1 when it could not start."""
+        began = time.monotonic()
+        starting = asyncio.create_task(self._start())
+        told = asyncio.create_task(self._told_to_stop.wait())
+        status = 0
+        try:
+            await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                starting.cancel()
+            elif (error := starting.exception()) is not None:
+                if not isinstance(error, ChildFailed):
+                    raise error
+                self._say(f"error: {error}")
+                status = 1
+            else:
+                for line in self._plan.greeting():
+                    self._say(line)
+                self._say(f"ready after {time.monotonic() - began:.1f} s; Ctrl-C stops it")
+                await told
+        finally:
+            await asyncio.gather(starting, return_exceptions=True)
+            told.cancel()
+            await self._drain()
+        return status
+
+    async def _start(self) -> None:
+        if self._plan.check is not None:
+            await self._plan.check()
+        for step in self._plan.steps:
+            if isinstance(step, Once):
+                output = await run_once(step.child)
+                if step.heed is not None:
+                    step.heed(output)
+            else:
+                await self._start_stage(step)
+
+    async def _start_stage(self, stage: Stage) -> None:
+        keepers = [Keeper(child, self._say) for child in stage.children]
+        self._keepers += keepers
+        for keeper in keepers:
+            await keeper.start()
+        waits = [asyncio.ensure_future(keeper.wait_ready()) for keeper in keepers]
+        try:
+            await asyncio.gather(*waits)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _drain(self) -> None:
+        """Stop everything: sockets first, so that a closed child refuses and does not swallow."""
+        for listener in self._plan.listeners:
+            listener.close()
+        if any(keeper.pid for keeper in self._keepers):
+            self._say("stopping; Ctrl-C again hurries")
+        by_stage = sorted(self._keepers, key=lambda keeper: keeper.child.drain_stage)
+        for _, members in groupby(by_stage, key=lambda keeper: keeper.child.drain_stage):
+            await asyncio.gather(*(keeper.stop(self._hurry) for keeper in members))
+
+
+async def supervise(plan: Plan, say: Say) -> int:
+    """Run a plan under SIGTERM, SIGINT and SIGHUP; give the exit status."""
+    supervisor = Supervisor(plan, say)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, supervisor.stop)
+    return await supervisor.run()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `manage.py up`; give 0 after an orderly stop, 1 for a failed start, 2 for a bad setting."""
+    from corvus_site import launch  # keeps this module free of what the product's plan needs
+    from corvus_site.env import BadSetting
+
+    speaker = Speaker(sys.stdout)
+    try:
+        prepared = launch.prepare(arguments, speaker.say)
+    except BadSetting as bad:
+        sys.stderr.write(f"{bad}\n")
+        return 2
+    try:
+        return asyncio.run(supervise(prepared.plan, speaker.say))
+    finally:
+        speaker.close()
+        prepared.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
