@@ -86,7 +86,6 @@ class RequestHead:
         """Say whether a body follows the head."""
         return self.chunked or bool(self.content_length)
 
-
     def encode(self) -> bytes:
         """Give the bytes on the wire.
 

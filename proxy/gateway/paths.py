@@ -1,0 +1,280 @@
+"""How an origin might read a path or a host name, and which rule governs it.
+
+Pure. The gateway cannot know how an origin reads `/x/..%2Ftickets;v=1`, so it matches every reading
+and forwards the bytes as they came (design §3 “Paths”, WR-43). Rules are compiled once a snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+import idna
+
+T = TypeVar("T")
+
+RESERVED = "/__corvus"
+Readings = tuple[str, ...]
+
+
+class BadPath(ValueError):
+    """No request for this path can be judged (400): encoded NUL, broken UTF-8, no path at all."""
+
+
+class AmbiguousPath(ValueError):
+    """The path falls under two rooms, depending on who reads it (400)."""
+
+
+class BadHost(ValueError):
+    """The host name is none (400)."""
+
+
+_PLAIN = re.compile(rb"/[A-Za-z0-9._~@:!$&'()*+,=/-]*")
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_PARAMETERS = re.compile(r";[^/]*")
+_SLASHES = re.compile(r"//+")
+_SLASH_CODES = frozenset({b"2f", b"5c"})
+
+
+def readings(path: bytes, *, insensitive: bool = False) -> Readings:
+    """Give every way in which an origin may read this raw path, without its query.
+
+    `insensitive`: the host's origin ignores case; the readings are then case-folded, as are the rules
+    (`PathRule.compile` with the same argument).
+
+    Raises:
+        BadPath: it holds NUL, encoded or not, or bytes that are no UTF-8 once decoded; or it does not
+            begin with `/`.
+    """
+    if _PLAIN.fullmatch(path) and b"//" not in path and b"/." not in path:
+        plain = path.decode("ascii")
+        return (plain.casefold() if insensitive else plain,)
+    return _all_readings(path, insensitive)
+
+
+def _all_readings(path: bytes, insensitive: bool) -> Readings:
+    if not path.startswith(b"/"):
+        raise BadPath("the path does not begin with /")
+    found: dict[str, None] = {}
+    for decoded in _decodings(path):
+        for kept in (decoded, _PARAMETERS.sub("", decoded)):
+            for merged in (kept, _SLASHES.sub("/", kept)):
+                found[merged] = None
+                found[_without_dots(merged)] = None
+    if insensitive:
+        return tuple(dict.fromkeys(reading.casefold() for reading in found))
+    return tuple(found)
+
+
+def _decodings(path: bytes) -> tuple[str, str, str]:
+    """Give the path as sent, decoded but for slashes and backslashes, and decoded altogether."""
+    whole = _ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode()), path)
+    if b"\0" in whole:
+        raise BadPath("the path holds NUL")
+    partly = _ESCAPE.sub(
+        lambda escape: (
+            escape[0] if escape[1].lower() in _SLASH_CODES else bytes.fromhex(escape[1].decode())
+        ),
+        path,
+    )
+    try:
+        return path.decode(), partly.decode(), whole.decode().replace("\\", "/")
+    except UnicodeDecodeError:
+        raise BadPath("the path is no UTF-8") from None
+
+
+def _without_dots(path: str) -> str:
+    """Resolve `.` and `..` (RFC 3986 5.2.4); above the root nothing is lost but the `..`."""
+    if "/." not in path:
+        return path
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    if segments[-1] in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)
+
+
+def is_reserved(readings: Readings) -> bool:
+    """Say whether any reading lies under `/__corvus/`, which no origin ever sees."""
+    return any(r == RESERVED or r.startswith(RESERVED + "/") for r in readings)
+
+
+@dataclass(frozen=True, slots=True)
+class PathRule:
+    """`/x/*`, which also matches `/x`, or one exact path; compiled from what an operator wrote."""
+
+    base: str  # without `/*`; "" for the whole site
+    below: bool
+
+    @classmethod
+    def compile(cls, pattern: str, *, insensitive: bool = False) -> PathRule:
+        """Read a rule.
+
+        Raises:
+            ValueError: it does not begin with `/`, or holds `*` elsewhere than in a final `/*`.
+        """
+        base = pattern.removesuffix("/*")
+        if not pattern.startswith("/") or "*" in base:
+            raise ValueError(
+                f"path “{pattern}” is not allowed: use an exact path such as /a or /a/b,"
+                " or /a/* for everything below"
+            )
+        try:
+            base = _ESCAPE.sub(
+                lambda escape: bytes.fromhex(escape[1].decode()), base.encode()
+            ).decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"path “{pattern}” is not allowed: it is no UTF-8") from None
+        return cls(base.casefold() if insensitive else base, pattern.endswith("/*"))
+
+    @property
+    def weight(self) -> tuple[bool, int]:
+        """Order by how specific a rule is: exact before everything below, then the longer one."""
+        return (not self.below, len(self.base))
+
+    def match(self, reading: str) -> bool:
+        """Say whether this one reading falls under the rule."""
+        base = self.base
+        if reading == base:
+            return True
+        return self.below and reading.startswith(base) and reading[len(base) : len(base) + 1] == "/"
+
+
+def matches(rule: PathRule, readings: Readings) -> bool:
+    """Say whether the rule reaches the path in any reading: for what keeps people out."""
+    return any(rule.match(reading) for reading in readings)
+
+
+def all_match(rules: Sequence[PathRule], readings: Readings) -> bool:
+    """Say whether every reading falls under some rule: for what lets people through.
+
+    The strictest tier of any reading counts, so a bypass must hold however the origin reads the path.
+    """
+    return all(any(rule.match(reading) for rule in rules) for reading in readings)
+
+
+class Territory(Generic[T]):
+    """Which of several values governs a path: rooms by path rule; the most specific rule wins."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: Iterable[tuple[str, T]], *, insensitive: bool = False) -> None:
+        """Compile `(pattern, value)` pairs.
+
+        Raises:
+            ValueError: a pattern that is none, see `PathRule.compile`.
+        """
+        compiled = [(PathRule.compile(p, insensitive=insensitive), value) for p, value in rules]
+        compiled.sort(key=lambda pair: pair[0].weight, reverse=True)
+        self._rules = tuple(compiled)
+
+    def governing(self, readings: Readings) -> T | None:
+        """Give the one value that governs the path, None where no reading falls under a rule.
+
+        Raises:
+            AmbiguousPath: two readings fall under different values.
+        """
+        found: T | None = None
+        for reading in readings:
+            for rule, value in self._rules:
+                if rule.match(reading):
+                    if found is not None and value != found:
+                        raise AmbiguousPath(
+                            "the path belongs to two rooms, depending on its reader"
+                        )
+                    found = value
+                    break
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A request target, split; the bytes of path and query are those that came."""
+
+    authority: bytes | None  # of an absolute form: it outranks the Host header (RFC 9112 3.2.2)
+    path: bytes
+    query: bytes | None  # without `?`; None: there was none
+
+    @property
+    def origin_form(self) -> bytes:
+        """Give what is sent to the origin."""
+        return self.path if self.query is None else self.path + b"?" + self.query
+
+
+def split_target(target: bytes) -> Target:
+    """Split an origin-form or absolute-form target (RFC 9112 3.2).
+
+    Raises:
+        BadPath: neither form (also CONNECT's), or a fragment in it.
+    """
+    authority = None
+    if b"#" in target:
+        raise BadPath("the request target holds a fragment")
+    if not target.startswith(b"/"):
+        scheme, mark, rest = target.partition(b"://")
+        if not mark or scheme.lower() not in (b"http", b"https", b"ws", b"wss"):
+            raise BadPath("the request target is no path")
+        end = min((i for i in (rest.find(b"/"), rest.find(b"?")) if i >= 0), default=len(rest))
+        authority, target = rest[:end], rest[end:]
+        if not authority or b"@" in authority:
+            raise BadPath("the request target names no host")
+        if not target.startswith(b"/"):
+            target = b"/" + target
+    path, mark, query = target.partition(b"?")
+    return Target(authority, path, query if mark else None)
+
+
+_HOST_ASCII = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
+_ADDRESS_LITERAL = re.compile(r"\[[0-9a-f:.]+\]")
+_PORT = re.compile(r"[0-9]{0,5}")
+
+
+@lru_cache(maxsize=4_096)
+def normal_host(raw: bytes) -> str:
+    """Give the one form of a host name: lower-case A-labels, no port, no trailing dot (WR-43, GW-21).
+
+    Raises:
+        BadHost: empty, a bad port, or characters that no name holds.
+    """
+    try:
+        text = raw.decode().strip(" \t").lower()
+    except UnicodeDecodeError:
+        raise BadHost("the host name is no UTF-8") from None
+    if text.startswith("["):
+        name, mark, port = text.partition("]")
+        name += mark
+        if port.startswith(":"):
+            port = port[1:]
+        elif port:
+            raise BadHost("the host name is none")
+    else:
+        name, _, port = text.partition(":")
+    if not _PORT.fullmatch(port):
+        raise BadHost("the port is no number")
+    if name.startswith("["):
+        if not _ADDRESS_LITERAL.fullmatch(name):
+            raise BadHost("the host name is none")
+        return name
+    if not name.isascii() or "xn--" in name:
+        name = _a_labels(name)
+    name = name.removesuffix(".")
+    if len(name) > 253 or not _HOST_ASCII.fullmatch(name):
+        raise BadHost("the host name is none")
+    return name
+
+
+def _a_labels(name: str) -> str:
+    try:
+        return idna.encode(name, uts46=True, transitional=False).decode("ascii")
+    except idna.IDNAError:
+        if name.isascii():  # an A-label that newer rules refuse is still what the client asked for
+            return name
+        raise BadHost("the host name is none") from None
