@@ -37,6 +37,12 @@ class Breaker:
         return bool(_STATE.unpack_from(self._map)[0])
 
     @property
+    def open_for_s(self) -> float | None:
+        """Since how many seconds the store has been away; None when it is not."""
+        since: float = _STATE.unpack_from(self._map)[0]
+        return time.monotonic() - since if since else None
+
+    @property
     def outages(self) -> int:
         """How many outages this machine has seen since its run folder was made."""
         return int(_STATE.unpack_from(self._map)[4])

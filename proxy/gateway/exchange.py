@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from abuse.addresses import Client, ClientFinder
+from proxy.gateway.paths import BadHost, normal_host
+
 Headers = list[tuple[bytes, bytes]]
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 
@@ -26,6 +29,7 @@ _WANTED = frozenset(
         b"x-forwarded-for",
         b"x-forwarded-proto",
         b"x-forwarded-host",
+        b"referer",
     }
 )
 
@@ -38,16 +42,14 @@ class Exchange:
     path: bytes  # as sent, without the query
     query: bytes  # as sent, without `?`
     target: bytes  # as sent
-    scheme: str  # http | https: how the visitor came, a trusted proxy's word included
-    host: str  # normal form; "" when the request names none
+    scheme: str  # http | https: how the visitor came, by a trusted proxy's word too
+    peer_scheme: str  # http | https: how the connection came to us
     authority: bytes  # Host as sent
-    client: str  # the visitor's address
-    client_key: str  # IPv4 address or IPv6 /64: what limits count
-    network: str  # /24 or /48: what a pass may be bound to
-    peer_trusted: bool
-    found: dict[bytes, bytes]  # the headers that stages look at; repeated ones joined by ", "
-    is_websocket: bool = False
-    request_id: str = ""
+    host: str  # its normal form; "" when it is none
+    client: Client
+    found: dict[bytes, bytes]  # the headers that stages look at; repeated ones joined
+    is_websocket: bool
+    request_id: str
 
     @property
     def is_safe(self) -> bool:
@@ -111,3 +113,41 @@ def raw_target(scope: dict[str, Any]) -> bytes:
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string", b"")
     return path + b"?" + query if query else path
+
+
+def read_exchange(scope: dict[str, Any], clients: ClientFinder, request_id: str) -> Exchange:
+    """Read the facts of an HTTP or WebSocket scope."""
+    found = wanted_headers(scope["headers"])
+    peer = scope.get("client")
+    chain = found.get(b"x-forwarded-for")
+    client = clients.find(peer[0] if peer else None, (chain,) if chain else ())
+    peer_scheme = "https" if scope.get("scheme") in ("https", "wss") else "http"
+    target = raw_target(scope)
+    path, _, query = target.partition(b"?")
+    authority = found.get(b"host", b"")
+    try:
+        host = normal_host(authority)
+    except BadHost:
+        host = ""
+    return Exchange(
+        method=scope.get("method", "GET"),
+        path=path,
+        query=query,
+        target=target,
+        scheme=_visitor_scheme(client, found, peer_scheme),
+        peer_scheme=peer_scheme,
+        authority=authority,
+        host=host,
+        client=client,
+        found=found,
+        is_websocket=scope["type"] == "websocket",
+        request_id=request_id,
+    )
+
+
+def _visitor_scheme(client: Client, found: dict[bytes, bytes], peer_scheme: str) -> str:
+    said = found.get(b"x-forwarded-proto") if client.peer_trusted else None
+    if said is None:
+        return peer_scheme
+    # A chain of proxies may list several; the last was written by the one that we trust.
+    return "https" if said.rpartition(b",")[2].strip().lower() in (b"https", b"wss") else "http"

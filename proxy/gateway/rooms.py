@@ -1,0 +1,263 @@
+"""The waiting-room stage: pass? slot? line? Asks the script where the gate alone cannot tell.
+
+Owns the store calls of visitors' requests and what follows from their failure (rule 11). What is
+answered is `room_answers`'; what the gate decides alone is `gate`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from proxy.gateway.answers import Answer, redirect
+from proxy.gateway.breaker import Breaker
+from proxy.gateway.cookies import cannot_be_set, forget_cookie, pass_cookie, queued_life_ms
+from proxy.gateway.exchange import Exchange, Headers
+from proxy.gateway.gate import (
+    AskStore,
+    CleanUrl,
+    FirstVisit,
+    PassThrough,
+    gate,
+    marked_url,
+    read_cookie,
+)
+from proxy.gateway.live import LiveRoom, StoreClock
+from proxy.gateway.room_answers import Desk, place_answer, state_answer
+from proxy.gateway.snapshot import GatewaySettings
+from queueing.config import OnOutage, RoomConfig, Unit
+from queueing.pages import PageBundle, PageState
+from queueing.passes import Credential, Keyring, Kind, Verdict, new_sid
+from queueing.places import Place, State
+from queueing.store import RoomStore, StoreBusy, StoreUnreachable
+
+log = structlog.get_logger("corvus.gateway")
+
+OUTAGE_MARK = (b"x-waiting-room", b"bypass-outage")
+_IN_LINE = (State.WAITING, State.PAUSED, State.PREQUEUE, State.PARKED, State.GRANTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Go on to the origin."""
+
+    reason: str
+    credential: Credential | None = None
+    headers: Headers | None = None  # for the visitor: a new pass, the mark of an outage entry
+    lease: str = ""  # unit `requests`: to be released when the exchange has ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Answered by the gateway."""
+
+    reason: str
+    answer: Answer
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Rooms:
+    """What the stage works with; one for each configuration in force."""
+
+    settings: GatewaySettings
+    keys: Keyring
+    pages: PageBundle
+    store: RoomStore
+    breaker: Breaker
+    clock: StoreClock
+
+    async def admit(self, exchange: Exchange, live: LiveRoom) -> Entry | Refusal:
+        """Decide whether a request governed by a room goes on."""
+        room = live.config
+        if exchange.is_preflight:
+            return self._preflight(exchange, live)
+        reading = read_cookie(exchange, room, self.keys)
+        if reading.verdict is Verdict.FORGED:
+            live.counters["forged"] += 1
+        step = gate(
+            exchange,
+            room,
+            reading,
+            now_ms=self.clock.now_ms(),
+            network=self._network(exchange, room),
+            revoked=live.revocations,
+            outage_since_ms=self._outage_since_ms(),
+        )
+        if isinstance(step, PassThrough):
+            live.counters["fast"] += 1
+            return Entry(reason=step.reason, credential=step.credential)
+        if isinstance(step, CleanUrl):
+            return Refusal(reason="cookie works", answer=redirect(step.location))
+        if isinstance(step, FirstVisit):
+            return self._first_visit(exchange, live, step)
+        return await self._ask(exchange, live, step)
+
+    def desk(self, exchange: Exchange, room: RoomConfig, since_ms: int = 0) -> Desk:
+        """Lay out what an answer needs."""
+        return Desk(
+            exchange=exchange,
+            room=room,
+            settings=self.settings,
+            pages=self.pages,
+            now_ms=self.clock.now_ms(),
+            since_ms=since_ms,
+        )
+
+    def new_cookie(self, exchange: Exchange, room: RoomConfig) -> tuple[bytes, bytes]:
+        """Hand out an identity without a place."""
+        now = self.clock.now_ms()
+        credential = Credential(
+            kind=Kind.QUEUED,
+            room=room.id,
+            sid=new_sid(),
+            iat_ms=now,
+            exp_ms=now + queued_life_ms(room),
+        )
+        return pass_cookie(exchange, self.settings, self.keys, credential)
+
+    def place_cookie(
+        self, exchange: Exchange, room: RoomConfig, credential: Credential, place: Place
+    ) -> tuple[bytes, bytes]:
+        """Seal the visitor's place, or its slot, in its cookie."""
+        if place.state is State.ACTIVE:
+            renewed = self._pass(exchange, room, credential, place)
+        else:
+            renewed = Credential(
+                kind=Kind.QUEUED,
+                room=room.id,
+                sid=credential.sid,
+                iat_ms=place.now_ms,
+                exp_ms=place.now_ms + queued_life_ms(room),
+                ticket=place.ticket,
+            )
+        return pass_cookie(exchange, self.settings, self.keys, renewed)
+
+    def _pass(
+        self, exchange: Exchange, room: RoomConfig, credential: Credential, place: Place
+    ) -> Credential:
+        # Unit `visitors`: a pass never outlives its slot (WR-03). Unit `requests`: it holds none.
+        by_slot = room.unit is Unit.VISITORS
+        return Credential(
+            kind=Kind.ADMITTED,
+            room=room.id,
+            sid=credential.sid,
+            iat_ms=place.now_ms,
+            exp_ms=place.expires_ms if by_slot else place.now_ms + room.admit_ttl_ms,
+            network=self._network(exchange, room),
+        )
+
+    def _network(self, exchange: Exchange, room: RoomConfig) -> str:
+        return self.keys.tag(exchange.client.network_key) if room.bind_network else ""
+
+    def _outage_since_ms(self) -> int | None:
+        seconds = self.breaker.open_for_s
+        return None if seconds is None else self.clock.now_ms() - int(seconds * 1000)
+
+    def _preflight(self, exchange: Exchange, live: LiveRoom) -> Entry | Refusal:
+        if live.take_preflight(self.settings.preflight_per_second):
+            return Entry(reason="CORS preflight")
+        answer = state_answer(self.desk(exchange, live.config), State.NONE, [])
+        return Refusal(reason="too many CORS preflights", answer=answer)
+
+    def _first_visit(self, exchange: Exchange, live: LiveRoom, visit: FirstVisit) -> Refusal:
+        desk = self.desk(exchange, live.config)
+        if visit is FirstVisit.COOKIES_NEEDED:
+            broken = cannot_be_set(exchange, self.settings)
+            state = PageState.COOKIES_BROKEN if broken else PageState.COOKIES
+            live.counters[state] += 1
+            return Refusal(reason="no cookie came back", answer=state_answer(desk, state, []))
+        cookie = self.new_cookie(exchange, live.config)
+        if visit is FirstVisit.REDIRECT:
+            answer = redirect(marked_url(exchange), [cookie])
+            return Refusal(reason="first visit: cookie check", answer=answer)
+        live.counters["churn"] += 1
+        return Refusal(reason="no cookie", answer=state_answer(desk, State.NONE, [cookie]))
+
+    async def _ask(self, exchange: Exchange, live: LiveRoom, step: AskStore) -> Entry | Refusal:
+        if self.breaker.is_open:
+            return self._outage(exchange, live, step.credential)
+        room, credential = live.config, step.credential
+        lease = new_sid() if room.unit is Unit.REQUESTS else ""
+        try:
+            if self._let_in_during_outage(live, credential):
+                await self.store.adopt(room.id, [credential.sid])
+            place = await self.store.enter(
+                room.id,
+                credential.sid,
+                client=exchange.client.client_key,
+                iat_ms=credential.iat_ms,
+                ticket=credential.ticket,
+                lease=lease,
+                exempt=exchange.client.is_proxy,
+            )
+        except StoreBusy as error:
+            log.warning("store busy", room=room.id, error=str(error))
+            answer = state_answer(self.desk(exchange, room), PageState.BUSY, [])
+            return Refusal(reason="store busy", answer=answer)
+        except StoreUnreachable as error:
+            self.breaker.trip()
+            log.warning("store unreachable", room=room.id, error=str(error))
+            return self._outage(exchange, live, credential)
+        self.clock.learn(place.now_ms)
+        return self._settle(exchange, live, credential, place, lease)
+
+    def _let_in_during_outage(self, live: LiveRoom, credential: Credential) -> bool:
+        """Whether this visitor is inside already, only unknown to the script as yet."""
+        return (
+            credential.kind is Kind.OUTAGE
+            and credential.exp_ms > self.clock.now_ms()
+            and not live.revocations.covers(credential)
+        )
+
+    def _settle(
+        self,
+        exchange: Exchange,
+        live: LiveRoom,
+        credential: Credential,
+        place: Place,
+        lease: str,
+    ) -> Entry | Refusal:
+        room = live.config
+        if place.state is State.ACTIVE:
+            cookie = self.place_cookie(exchange, room, credential, place)
+            renewed = self._pass(exchange, room, credential, place)
+            return Entry(reason="slot", credential=renewed, headers=[cookie], lease=lease)
+        cookies: Headers = []
+        if place.state in _IN_LINE:
+            cookies = [self.place_cookie(exchange, room, credential, place)]
+        elif place.state is State.RESET:
+            cookies = [self.new_cookie(exchange, room)]
+        since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)
+        desk = self.desk(exchange, room, since_ms)
+        return Refusal(reason=place.state, answer=place_answer(desk, place, cookies))
+
+    def _outage(
+        self, exchange: Exchange, live: LiveRoom, credential: Credential
+    ) -> Entry | Refusal:
+        """Follow the room's policy while the store cannot be asked (rule 11, WR-61)."""
+        room = live.config
+        if room.on_outage is OnOutage.OPEN and self.breaker.take_outage_entry(room.open_rate):
+            now = self.clock.now_ms()
+            entrant = Credential(
+                kind=Kind.OUTAGE,
+                room=room.id,
+                sid=credential.sid,
+                iat_ms=now,
+                exp_ms=now + room.active_ttl_ms,
+                network=self._network(exchange, room),
+            )
+            live.outage_entries.append(credential.sid)
+            live.counters["outage_entries"] += 1
+            cookie = pass_cookie(exchange, self.settings, self.keys, entrant)
+            return Entry(
+                reason="store down: let in",
+                credential=entrant,
+                headers=[cookie, OUTAGE_MARK],
+            )
+        answer = state_answer(self.desk(exchange, room), PageState.STORE_DOWN, [])
+        return Refusal(reason="store down", answer=answer)
+
+    def forget(self, exchange: Exchange, room: RoomConfig) -> tuple[bytes, bytes]:
+        """Take the visitor's cookie back."""
+        return forget_cookie(exchange, self.settings, room.id)
