@@ -11,7 +11,7 @@ from pathlib import Path
 
 from corvus_site.env import BadSetting
 
-LONGEST_SOCKET_PATH = 100  # the kernel takes 107 bytes; a little is left for the file's own name
+LONGEST_PATH = 88  # bytes: a Unix socket's address is 107 at most, and `/run/….sock` comes after
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,6 @@ class DataFolder:
         os.close(self.lock)
         if not self.lasting:
             shutil.rmtree(self.path, ignore_errors=True)
-        if self.run.parent != self.path:
-            shutil.rmtree(self.run, ignore_errors=True)
 
 
 def open_data_folder(setting: str, wanted: Path | None) -> DataFolder:
@@ -38,10 +36,14 @@ def open_data_folder(setting: str, wanted: Path | None) -> DataFolder:
     None keeps nothing: a temporary folder stands in and is removed by `close()`.
 
     Raises:
-        BadSetting: it cannot be made or written, or another Corvus uses it.
+        BadSetting: it cannot be made or written, is too long, or another Corvus uses it.
     """
     os.umask(0o077)  # every file that we or our children make is for this user alone
     path = wanted or Path(tempfile.mkdtemp(prefix="corvus-"))
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise BadSetting(
+            setting, f"“{path}” is too long: {LONGEST_PATH} bytes at most, for sockets lie in it."
+        )
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -61,8 +63,6 @@ def open_data_folder(setting: str, wanted: Path | None) -> DataFolder:
 
 def _run_folder(path: Path) -> Path:
     run = path / "run"
-    if len(os.fsencode(run)) > LONGEST_SOCKET_PATH - len("/store.sock"):
-        return Path(tempfile.mkdtemp(prefix="corvus-run-"))
     shutil.rmtree(run, ignore_errors=True)  # what a killed run left behind
     run.mkdir(mode=0o700)
     return run

@@ -29,8 +29,8 @@ def all_answer(host: str, port: int, path: str, sockets: int) -> Probe:
     """Ask a port that several sockets share until surely each of them has answered.
 
     The kernel spreads connections at random: eight times as many as there are sockets miss one of
-    them with a probability of e⁻⁸. A connection to a process that still starts waits in its socket's
-    backlog. The answer is shared by all who ask.
+    them with a probability of e⁻⁸. A connection to a process that still starts waits in the
+    backlog of its socket. The answer is shared by all who ask.
     """
     lock = asyncio.Lock()
     said_yes = False

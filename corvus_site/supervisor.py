@@ -135,7 +135,7 @@ async def supervise(plan: Plan, say: Say) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run `manage.py up`; give 0 after an orderly stop, 1 for a failed start, 2 for a bad setting."""
+    """Run `manage.py up`; give 0 for an orderly stop, 1 for a failed start, 2 for a bad setting."""
     from corvus_site import launch  # keeps this module free of what the product's plan needs
     from corvus_site.env import BadSetting
 
