@@ -1,4 +1,4 @@
-"""Just enough HTTP/1.1 for the demo origin, on asyncio streams; nothing of the gateway's is used."""
+"""Just enough HTTP/1.1 for the demo origin, on asyncio streams; shares no code with the gateway."""
 
 from __future__ import annotations
 

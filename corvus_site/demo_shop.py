@@ -1,8 +1,8 @@
 """How much the demo shop bears: pure, the clock is an argument.
 
 A shopper is a session that was seen in the last `MEMORY_S`. Up to the limit pages come at once;
-beyond, each further shopper slows everyone down; at twice the limit the shop falls over, and answers
-503 until it has no more shoppers than it bears.
+beyond, each further shopper slows everyone down; at twice the limit the shop falls over, and
+answers 503 until it has no more shoppers than it bears.
 """
 
 from __future__ import annotations
