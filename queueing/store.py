@@ -6,22 +6,34 @@ Owns loading and calling the script. What the words of a call are and what a rep
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any, Protocol, TypeVar
 
+from queueing import calls
+from queueing.calls import Call, Promotion, Stats
 from queueing.config import RoomConfig, RoomId
 from queueing.connection import (
     Connection,
+    ScriptMissing,
     StoreBusy,
     StoreError,
     StoreFault,
     StoreUnreachable,
 )
-from queueing.places import Counts, Place, Tick
+from queueing.keys import room_key
+from queueing.places import Place, Tick
 
 __all__ = [
+    "Journal",
+    "JournalEntry",
+    "Promotion",
     "RoomStore",
+    "Stats",
     "StoreBusy",
     "StoreError",
     "StoreFault",
@@ -29,31 +41,13 @@ __all__ = [
     "SyncRoomStore",
 ]
 
+T = TypeVar("T")
+Clock = Callable[[], int]
 
-class Promotion(StrEnum):
-    """What became of an operator's wish to let one waiter in now."""
+BATCH = 100
+"""Ids in one heartbeat, adoption, removal or expulsion, so that no call holds the store for long."""
 
-    GRANTED = "granted"
-    FULL = "full"  # no slot is free
-    RATE = "rate"  # the admission rate is spent: try again within a second
-    STOPPED = "stopped"  # the room admits nobody (paused, rejecting, held)
-    UNKNOWN = "unknown"  # nobody with this sid waits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """Everything the script counts, for metrics and the portal."""
-
-    now_ms: int
-    counts: Counts
-    config_version: int
-    epoch: int
-    reset_ms: int
-    journal: int
-    hold: bool
-    totals: dict[str, int]
-    """Since the room began: joined, direct, adopted, restored, admitted, grants, left, missed, removed,
-    banned, reset, lapsed, parked, returned, expired, released, revoked, overshoot."""
+JOURNAL_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,20 +62,37 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """Entries after a number that the caller has applied."""
+    """Entries after a number that the caller has applied; at most a thousand, ask again for more."""
 
     entries: tuple[JournalEntry, ...]
     gap: bool
     """Entries between the caller's number and the first one given are lost (trimmed, or the store lost
-    its data): `entries` then holds all that there are, to be applied from nothing."""
+    its data): `entries` then begins with the oldest that there is, to be applied from nothing."""
+
+
+@cache
+def script() -> tuple[bytes, str]:
+    """Give the script's text and its digest."""
+    text = files("queueing").joinpath("lua/room.lua").read_bytes()
+    return text, hashlib.sha1(text, usedforsecurity=False).hexdigest()
+
+
+def _words(call: Call[Any], clock: Clock | None) -> tuple[calls.Word, ...]:
+    now = clock() if clock else ""
+    return (len(call.keys), *call.keys, call.operation, now, *call.words)
+
+
+def _batches(ids: Sequence[str]) -> list[Sequence[str]]:
+    return [ids[i : i + BATCH] for i in range(0, len(ids), BATCH)]
 
 
 class RoomStore:
     """The rooms of one store, for asyncio. Every method raises the errors of `Connection.call`."""
 
-    def __init__(self, connection: Connection, *, clock: Callable[[], int] | None = None) -> None:
+    def __init__(self, connection: Connection, *, clock: Clock | None = None) -> None:
         """Take a connection; `clock` (ms) is believed only by rooms marked as test rooms in the store."""
-        raise NotImplementedError
+        self._connection = connection
+        self._clock = clock
 
     async def enter(
         self,
@@ -95,86 +106,201 @@ class RoomStore:
         lease: str = "",
         exempt: bool = False,
     ) -> Place:
-        """Ask to be let in: extends, claims, checks in, or makes a new place."""
-        raise NotImplementedError
+        """Ask to be let in: extends the slot, claims the grant, checks in, or makes a new place.
+
+        `iat_ms` and `ticket` come from the visitor's cookie (0 = it never held a ticket); `shown` is the
+        last position that the visitor saw (0 = none). In unit `requests` the slot is held by `lease`.
+        `exempt` clients have no limit of new places.
+        """
+        return await self._run(
+            calls.enter(
+                room_id,
+                sid,
+                client=client,
+                iat_ms=iat_ms,
+                ticket=ticket,
+                shown=shown,
+                lease=lease,
+                exempt=exempt,
+            )
+        )
 
     async def poll(
-        self, room_id: RoomId, sid: str, *, client: str, iat_ms: int, ticket: int = 0, shown: int = 0
+        self,
+        room_id: RoomId,
+        sid: str,
+        *,
+        client: str,
+        iat_ms: int,
+        ticket: int = 0,
+        shown: int = 0,
     ) -> Place:
         """Check in and tell where the visitor stands; never makes a place and never claims."""
-        raise NotImplementedError
+        return await self._run(calls.poll(room_id, sid, iat_ms=iat_ms, ticket=ticket, shown=shown))
 
     async def heartbeat(self, room_id: RoomId, ids: Sequence[str]) -> list[bool]:
         """Extend the slots of sids or leases; says for each whether it is still active."""
-        raise NotImplementedError
+        answers = await asyncio.gather(
+            *(self._run(calls.heartbeat(room_id, batch)) for batch in _batches(ids))
+        )
+        return [alive for answer in answers for alive in answer]
 
     async def release(self, room_id: RoomId, holder: str, *, revoke: bool = False) -> bool:
         """Free a slot at once; False when there was none. `revoke` also makes the visitor's passes old."""
-        raise NotImplementedError
+        return await self._run(calls.release(room_id, holder, revoke=revoke))
 
     async def leave(self, room_id: RoomId, sid: str) -> bool:
         """Give up the place, or the slot (then passes are revoked); False when there was none."""
-        raise NotImplementedError
+        return await self._run(calls.leave(room_id, sid))
 
     async def beacon(self, room_id: RoomId, sid: str) -> None:
         """Note that the page was closed: the waiter counts as silent in 15 s unless it checks in."""
-        raise NotImplementedError
+        await self._run(calls.beacon(room_id, sid))
 
     async def extend(self, room_id: RoomId, sid: str) -> Place:
         """Lengthen a grant's claim time by `grant_ttl`, at most ten times; tells where the visitor stands."""
-        raise NotImplementedError
+        return await self._run(calls.extend(room_id, sid))
 
     async def adopt(self, room_id: RoomId, sids: Sequence[str]) -> int:
         """Count these as inside whatever the capacity; gives how many were not inside before."""
-        raise NotImplementedError
+        return sum([await self._run(calls.adopt(room_id, batch)) for batch in _batches(sids)])
 
     async def tick(self, room_id: RoomId) -> Tick:
         """Do the room's due work and tell its counts."""
-        raise NotImplementedError
+        return await self._run(calls.tick(room_id))
 
     async def ticks(self, room_ids: Sequence[RoomId]) -> dict[RoomId, Tick]:
         """Tick several rooms in one round trip."""
-        raise NotImplementedError
+        answers = await asyncio.gather(*(self.tick(room_id) for room_id in room_ids))
+        return dict(zip(room_ids, answers, strict=True))
 
     async def stats(self, room_id: RoomId) -> Stats:
         """Read every counter; changes nothing."""
-        raise NotImplementedError
+        return await self._run(calls.stats(room_id))
 
     async def promote(self, room_id: RoomId, sid: str) -> Promotion:
         """Let one waiter in out of order, within capacity and rate, marked as an operator's act."""
-        raise NotImplementedError
+        return await self._run(calls.promote(room_id, sid))
 
     async def remove(self, room_id: RoomId, sids: Sequence[str]) -> int:
         """Take visitors out of the room (operator); gives how many were there."""
-        raise NotImplementedError
+        return sum([await self._run(calls.remove(room_id, batch)) for batch in _batches(sids)])
 
     async def expel(self, room_id: RoomId, sids: Sequence[str]) -> int:
         """Take banned visitors out of the room; gives how many were there."""
-        raise NotImplementedError
+        return sum([await self._run(calls.expel(room_id, batch)) for batch in _batches(sids)])
 
     async def reset(self, room_id: RoomId) -> int:
         """Begin a new epoch with an empty room; gives its number."""
-        raise NotImplementedError
+        return await self._run(calls.reset(room_id))
 
     async def release_all(self, room_id: RoomId) -> int:
         """Take the slot from everyone inside and revoke their passes; gives how many there were."""
-        raise NotImplementedError
+        return await self._run(calls.release_all(room_id))
 
     async def configure(self, config: RoomConfig) -> bool:
         """Write a room's configuration; False when the store has this version or a newer one."""
-        raise NotImplementedError
+        return await self._run(calls.configure(config))
 
     async def recover(self, config: RoomConfig) -> bool:
-        """Write the configuration of a room whose data the store has lost; nobody is admitted for a while."""
-        raise NotImplementedError
+        """Write the configuration of a room whose data the store has lost.
+
+        Nobody is admitted for `max(refresh, 60 s)` then (WR-63). Where the store still has the room this
+        is `configure`.
+        """
+        return await self._run(calls.recover(config))
 
     async def journal(self, room_id: RoomId, after: int) -> Journal:
-        """Read what came after entry `after` (0 = from the beginning)."""
-        raise NotImplementedError
+        """Read what came after entry `after` (0 = from the beginning); see `Tick.journal`."""
+        key = room_key(room_id, "journal")
+        first, newest, raw = await asyncio.gather(
+            self._connection.call("XRANGE", key, "-", "+", "COUNT", 1, repeatable=True),
+            self._connection.call("XREVRANGE", key, "+", "-", "COUNT", 1, repeatable=True),
+            self._connection.call(
+                "XRANGE", key, f"({after}-0", "+", "COUNT", JOURNAL_BATCH, repeatable=True
+            ),
+        )
+        oldest = _entry(first[0]).number if first else 1
+        latest = _entry(newest[0]).number if newest else 0
+        if oldest > after + 1 or latest < after:
+            raw = await self._connection.call(
+                "XRANGE", key, "-", "+", "COUNT", JOURNAL_BATCH, repeatable=True
+            )
+            return Journal(entries=tuple(_entry(item) for item in raw), gap=True)
+        return Journal(entries=tuple(_entry(item) for item in raw), gap=False)
+
+    async def _run(self, call: Call[T]) -> T:
+        text, digest = script()
+        words = _words(call, self._clock)
+        try:
+            reply = await self._connection.call(
+                "EVALSHA", digest, *words, repeatable=call.repeatable
+            )
+        except ScriptMissing:
+            await self._connection.call("SCRIPT", "LOAD", text, repeatable=True)
+            reply = await self._connection.call(
+                "EVALSHA", digest, *words, repeatable=call.repeatable
+            )
+        return call.read(reply)
+
+
+def _entry(item: list[Any]) -> JournalEntry:
+    number, flat = item
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    return JournalEntry(
+        number=int(number.partition(b"-")[0]),
+        kind=fields[b"kind"].decode(),
+        sid=fields[b"sid"].decode(),
+        at_ms=int(fields[b"at"]),
+    )
+
+
+class _SyncClient(Protocol):
+    """What is used of redis-py's client; replies must be bytes."""
+
+    def execute_command(self, *words: Any) -> Any: ...
 
 
 class SyncRoomStore:
-    """The same script and keys for Django's services, through a redis-py client.
+    """The same script and keys for Django's services, through a redis-py client; raises its errors."""
 
-    Methods: configure, recover, stats, promote, remove, expel, reset, release_all; as in `RoomStore`.
-    """
+    def __init__(self, client: _SyncClient, *, clock: Clock | None = None) -> None:
+        """Take `redis.Redis(…)`, with `decode_responses` off."""
+        self._client = client
+        self._clock = clock
+
+    def stats(self, room_id: RoomId) -> Stats:
+        """See `RoomStore.stats`."""
+        return self._run(calls.stats(room_id))
+
+    def promote(self, room_id: RoomId, sid: str) -> Promotion:
+        """See `RoomStore.promote`."""
+        return self._run(calls.promote(room_id, sid))
+
+    def remove(self, room_id: RoomId, sids: Sequence[str]) -> int:
+        """See `RoomStore.remove`."""
+        return sum(self._run(calls.remove(room_id, batch)) for batch in _batches(sids))
+
+    def expel(self, room_id: RoomId, sids: Sequence[str]) -> int:
+        """See `RoomStore.expel`."""
+        return sum(self._run(calls.expel(room_id, batch)) for batch in _batches(sids))
+
+    def reset(self, room_id: RoomId) -> int:
+        """See `RoomStore.reset`."""
+        return self._run(calls.reset(room_id))
+
+    def release_all(self, room_id: RoomId) -> int:
+        """See `RoomStore.release_all`."""
+        return self._run(calls.release_all(room_id))
+
+    def configure(self, config: RoomConfig) -> bool:
+        """See `RoomStore.configure`."""
+        return self._run(calls.configure(config))
+
+    def recover(self, config: RoomConfig) -> bool:
+        """See `RoomStore.recover`."""
+        return self._run(calls.recover(config))
+
+    def _run(self, call: Call[T]) -> T:
+        text, digest = script()
+        return call.read(self._client.execute_command("EVAL", text, *_words(call, self._clock)))

@@ -1,0 +1,226 @@
+"""What the words of each call of `room.lua` are, and what its flat reply means.
+
+Pure: no socket, no script text. `queueing.store` sends these, asynchronously or not, so that the two
+ways cannot differ. The script's side of the contract stands at the head of `queueing/lua/room.lua`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from queueing.config import RoomConfig, RoomId
+from queueing.keys import checks_key, client_key, room_keys
+from queueing.places import Counts, Place, Reason, State, Tick
+
+T = TypeVar("T")
+Word = bytes | str | int
+
+EVENTS_KEPT = 10_000
+"""How many transitions a room's `events` stream keeps, about 100 B each."""
+
+_CONFIG_FIELDS = (
+    "mode",
+    "unit",
+    "capacity",
+    "rate",
+    "active_ttl_ms",
+    "absolute_ttl_ms",
+    "refresh_ms",
+    "grant_ttl_ms",
+    "queue_ttl_ms",
+    "return_window_ms",
+    "max_queue",
+    "entries_per_minute",
+    "polls_per_second",
+)
+
+
+class Promotion(StrEnum):
+    """What became of an operator's wish to let one waiter in now."""
+
+    GRANTED = "granted"
+    FULL = "full"  # no slot is free
+    RATE = "rate"  # the admission rate is spent: try again within a second
+    STOPPED = "stopped"  # the room admits nobody (paused, rejecting, held)
+    UNKNOWN = "unknown"  # nobody living with this sid waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Everything the script counts, for metrics and the portal."""
+
+    now_ms: int
+    counts: Counts
+    config_version: int
+    epoch: int
+    reset_ms: int
+    journal: int
+    hold: bool
+    totals: dict[str, int]
+    """Since the room began: joined, direct, adopted, admitted, grants, left, missed, removed, banned,
+    reset, lapsed, parked, returned, expired, released, revoked, overshoot. What never happened is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One call of the script: its keys, its words after the time, how to read the reply."""
+
+    keys: tuple[str, ...]
+    operation: str
+    words: tuple[Word, ...]
+    read: Callable[[Any], T]
+    repeatable: bool = True
+    """A second run after a lost reply does no harm (see docs/room-script.md)."""
+
+
+def enter(
+    room_id: RoomId,
+    sid: str,
+    *,
+    client: str,
+    iat_ms: int,
+    ticket: int,
+    shown: int,
+    lease: str,
+    exempt: bool,
+) -> Call[Place]:
+    client = client[:64]
+    keys = (*room_keys(room_id), client_key(room_id, client))
+    words = (sid, client, iat_ms, ticket, shown, lease, int(exempt))
+    return Call(keys, "enter", words, read_place)
+
+
+def poll(room_id: RoomId, sid: str, *, iat_ms: int, ticket: int, shown: int) -> Call[Place]:
+    keys = (*room_keys(room_id), checks_key(room_id, sid))
+    return Call(keys, "poll", (sid, iat_ms, ticket, shown), read_place)
+
+
+def heartbeat(room_id: RoomId, ids: Sequence[str]) -> Call[list[bool]]:
+    return Call(room_keys(room_id), "heartbeat", tuple(ids), _read_flags)
+
+
+def release(room_id: RoomId, holder: str, *, revoke: bool) -> Call[bool]:
+    return Call(room_keys(room_id), "release", (holder, int(revoke)), bool)
+
+
+def leave(room_id: RoomId, sid: str) -> Call[bool]:
+    return Call(room_keys(room_id), "leave", (sid,), bool)
+
+
+def beacon(room_id: RoomId, sid: str) -> Call[bool]:
+    return Call(room_keys(room_id), "beacon", (sid,), bool)
+
+
+def extend(room_id: RoomId, sid: str) -> Call[Place]:
+    return Call(room_keys(room_id), "extend", (sid,), read_place, repeatable=False)
+
+
+def adopt(room_id: RoomId, sids: Sequence[str]) -> Call[int]:
+    return Call(room_keys(room_id), "adopt", tuple(sids), int)
+
+
+def tick(room_id: RoomId) -> Call[Tick]:
+    return Call(room_keys(room_id), "tick", (), read_tick)
+
+
+def stats(room_id: RoomId) -> Call[Stats]:
+    return Call(room_keys(room_id), "stats", (), read_stats)
+
+
+def promote(room_id: RoomId, sid: str) -> Call[Promotion]:
+    return Call(room_keys(room_id), "promote", (sid,), lambda word: Promotion(word.decode()))
+
+
+def remove(room_id: RoomId, sids: Sequence[str]) -> Call[int]:
+    return Call(room_keys(room_id), "remove", tuple(sids), int)
+
+
+def expel(room_id: RoomId, sids: Sequence[str]) -> Call[int]:
+    return Call(room_keys(room_id), "expel", tuple(sids), int)
+
+
+def reset(room_id: RoomId) -> Call[int]:
+    return Call(room_keys(room_id), "reset", (), int, repeatable=False)
+
+
+def release_all(room_id: RoomId) -> Call[int]:
+    return Call(room_keys(room_id), "release_all", (), int, repeatable=False)
+
+
+def configure(config: RoomConfig) -> Call[bool]:
+    return Call(room_keys(config.id), "configure", _config_words(config), bool)
+
+
+def recover(config: RoomConfig) -> Call[bool]:
+    return Call(room_keys(config.id), "recover", _config_words(config), bool)
+
+
+def _config_words(config: RoomConfig) -> tuple[Word, ...]:
+    words: list[Word] = [config.version, "events_kept", EVENTS_KEPT]
+    for name in _CONFIG_FIELDS:
+        words += (name, getattr(config, name))
+    return tuple(words)
+
+
+def read_place(reply: list[Any]) -> Place:
+    """Read the flat reply of enter, poll and extend."""
+    return Place(
+        state=State(reply[0].decode()),
+        now_ms=reply[1],
+        ticket=reply[2],
+        ahead=reply[3],
+        expires_ms=reply[4],
+        joined_ms=reply[5],
+        reason=Reason(reply[6].decode()),
+        reset_ms=reply[7],
+        epoch=reply[8],
+        released=reply[9],
+        released_ms=reply[10],
+        retry_ms=reply[11],
+        extensions=reply[12],
+        new=reply[13] == 1,
+        counts=_counts(reply[14:19]),
+    )
+
+
+def read_tick(reply: list[int]) -> Tick:
+    """Read the flat reply of tick."""
+    return Tick(
+        now_ms=reply[0],
+        counts=_counts(reply[1:6]),
+        epoch=reply[6],
+        reset_ms=reply[7],
+        config_version=reply[8],
+        journal=reply[9],
+        more_work=reply[10] == 1,
+        hold=reply[11] == 1,
+    )
+
+
+def read_stats(reply: list[Any]) -> Stats:
+    """Read the flat reply of stats; its last element is the counters' hash."""
+    pairs = iter(reply[11])
+    return Stats(
+        now_ms=reply[0],
+        counts=_counts(reply[1:6]),
+        epoch=reply[6],
+        reset_ms=reply[7],
+        config_version=reply[8],
+        journal=reply[9],
+        hold=reply[10] == 1,
+        totals={name.decode(): int(value) for name, value in zip(pairs, pairs, strict=True)},
+    )
+
+
+def _counts(five: list[int]) -> Counts:
+    waiting, parked, granted, active, latest = five
+    return Counts(
+        waiting=waiting, parked=parked, granted=granted, active=active, latest_ticket=latest
+    )
+
+
+def _read_flags(reply: list[int]) -> list[bool]:
+    return [flag == 1 for flag in reply]
