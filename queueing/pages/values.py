@@ -1,0 +1,180 @@
+"""What goes into each hole of a page, for one visitor in one language.
+
+Pure. Every value leaves here escaped for HTML text and double-quoted attributes; the data block for
+the page's script is JSON in which no `<` is left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+
+from queueing.pages.phrasing import Phrasing
+from queueing.pages.view import (
+    IN_LINE,
+    REJOINABLE,
+    RETRYING,
+    PageState,
+    PageView,
+    local_address,
+)
+
+SLOW_REFRESH_S = 120
+MIN_REFRESH_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """One language's words, escaped, and its ways with numbers."""
+
+    code: str
+    phrasing: Phrasing
+    states: Mapping[str, tuple[str, ...]]  # title, heading, text
+    words: Mapping[str, str]
+    ahead: Mapping[str, str]
+
+    def say(self, key: str, time: str) -> str:
+        """Put a duration into a sentence."""
+        return self.words[key].replace("{time}", time)
+
+
+def live_values(view: PageView, wording: Wording) -> dict[str, str]:
+    """Fill the page of a visitor who has, had or may have a place."""
+    values = _common(view, wording)
+    state, phrasing = view.state, wording.phrasing
+    values["leave_url"] = escape(view.leave_url)
+    values["rejoin_url"] = escape(view.rejoin_url)
+    values["status_url"] = escape(view.status_url)
+    if state in IN_LINE:
+        values["in_line"] = "1"
+        values["keep"] = wording.say("keep", phrasing.span(view.keep_s))
+        _line_values(values, view, wording)
+        if view.reason:
+            values["reason"] = wording.words[view.reason]
+    elif state is PageState.GRANTED:
+        values["granted"] = "1"
+        values["claim"] = wording.say("claim", phrasing.span(view.claim_s))
+        values["extend_url"] = escape(view.extend_url)
+    elif state in REJOINABLE:
+        values["gone"] = "1"
+        if state is PageState.MISSED and 0 < view.since_ms <= view.now_ms:
+            elapsed = (view.now_ms - view.since_ms) / 1000
+            values["since"] = wording.say("since", phrasing.span(elapsed))
+    if state not in REJOINABLE:
+        _refresh_values(values, view, wording, view.refresh_s)
+    values["data"] = _data(view)
+    return values
+
+
+def notice_values(view: PageView, wording: Wording) -> dict[str, str]:
+    """Fill the page of a state in which there is no place to show, or an error page."""
+    values = _common(view, wording)
+    values["incident"] = escape(view.incident)
+    wait = max(view.retry_after_s, MIN_REFRESH_S)
+    if view.state in RETRYING:
+        values["retrying"] = "1"
+        values["again"] = wording.say("again", wording.phrasing.span(wait))
+        _refresh_values(values, view, wording, view.refresh_s and max(view.refresh_s, wait))
+    elif view.state is PageState.BANNED and view.retry_after_s:
+        values["opens"] = wording.say("opens", wording.phrasing.span(view.retry_after_s))
+    elif view.state in _HOPELESS:
+        values["hopeless"] = "1"
+    if view.state is not PageState.BLOCKED and view.state not in _HOPELESS:
+        values["retry"] = "1"
+    data = {"state": view.state, "go": local_address(view.continue_url)}
+    if view.state in RETRYING:
+        data["retry"] = str(wait)
+    values["data"] = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return values
+
+
+_HOPELESS = frozenset(
+    {
+        PageState.COOKIES_BROKEN,
+        PageState.BAD_REQUEST,
+        PageState.NOT_FOUND,
+        PageState.TOO_LARGE,
+        PageState.BANNED,
+    }
+)
+"""Trying the same again cannot help, so no button offers it."""
+
+
+def _common(view: PageView, wording: Wording) -> dict[str, str]:
+    title, heading, lead = wording.states[view.state]
+    site = escape(view.site or view.room)
+    number = f"(#{wording.phrasing.number(view.position)}) " if _numbered(view) else ""
+    return {
+        "doc_title": f"{number}{title} — {site}" if site else title,
+        "state": view.state.value,
+        "heading": heading,
+        "lead": lead,
+        "site": site,
+        "room": escape(view.room) if view.site and view.room != view.site else "",
+        "message": escape(view.message),
+        "go": escape(local_address(view.continue_url)),
+        "language_url": escape(view.language_url),
+        "unsafe": "1" if view.unsafe else "",
+    }
+
+
+def _numbered(view: PageView) -> bool:
+    return view.state in IN_LINE and view.position > 0
+
+
+def _line_values(values: dict[str, str], view: PageView, wording: Wording) -> None:
+    phrasing, words = wording.phrasing, wording.words
+    if view.position > 0:
+        values["position"] = phrasing.number(view.position)
+        values["ahead"] = phrasing.number(view.ahead)
+        values["ahead_text"] = (
+            phrasing.plural(wording.ahead, view.ahead) if view.ahead > 0 else words["first"]
+        )
+    if view.ticket:
+        values["ticket"] = phrasing.number(view.ticket)
+    if view.waiting:
+        values["waiting"] = phrasing.number(view.waiting)
+    values["eta"] = _eta(view, wording)
+
+
+def _eta(view: PageView, wording: Wording) -> str:
+    words, moment = wording.words, wording.words["moment"]
+    if view.eta is None:
+        return words["unknown"]
+    half = wording.phrasing.estimate(view.eta.p50, moment)
+    most = wording.phrasing.estimate(view.eta.p90, moment)
+    about = half if half == moment else wording.say("about", half)
+    return about if most == half else f"{about}, {wording.say('likely', most)}"
+
+
+def _refresh_values(values: dict[str, str], view: PageView, wording: Wording, seconds: int) -> None:
+    values["refresh_url"] = escape(view.refresh_url)
+    if seconds <= 0:
+        values["refresh_off"] = "1"
+        return
+    seconds = max(seconds, MIN_REFRESH_S)
+    values["refresh"] = str(seconds)
+    values["every"] = wording.say("every", wording.phrasing.span(seconds))
+    if seconds < SLOW_REFRESH_S:
+        values["refresh_fast"] = "1"
+
+
+def _data(view: PageView) -> str:
+    eta = None if view.eta is None else {"p50": view.eta.p50, "p90": view.eta.p90}
+    document = {
+        "state": view.state,
+        "site": view.site or view.room,
+        "now": view.now_ms,
+        "poll": view.poll_after,
+        "claim": view.claim_s,
+        "keep": view.keep_s,
+        "position": view.position,
+        "ahead": view.ahead,
+        "eta": eta,
+        "status": view.status_url,
+        "beacon": view.beacon_url,
+        "go": local_address(view.continue_url),
+    }
+    return json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
