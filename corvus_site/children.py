@@ -40,7 +40,7 @@ class Child:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     pass_fds: tuple[int, ...] = ()
     ready: Probe | None = None  # asked again and again until it says yes
-    ready_line: str = ""  # or: a word that the child prints when it is ready
+    ready_line: str = ""  # or: a word that the child prints when it is ready; neither: at once
     ready_within_s: float = 60.0
     stop_within_s: float = 10.0
     drain_stage: int = 0  # stages are stopped one after the other, the lowest first

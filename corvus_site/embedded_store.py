@@ -93,6 +93,7 @@ def embedded_store(program: str, folder: Path, run: Path, *, lasting: bool) -> C
         "stop-writes-on-bgsave-error": "no",
         "daemonize": "no",
         "always-show-logo": "no",
+        "set-proc-title": "no",
     }
     argv = [program]
     for name, value in options.items():

@@ -17,7 +17,7 @@ from corvus_site.children import Child, Say
 from corvus_site.data_folder import DataFolder, open_data_folder
 from corvus_site.env import BadSetting, Effective, Source, export_flags, load
 from corvus_site.listeners import loopback_of, open_listeners, url_of
-from corvus_site.probes import all_answer, answers_http
+from corvus_site.probes import all_answer, answers_http, exists
 from corvus_site.secrets_file import SECRET_FILE, ensure_secret, write_private
 from corvus_site.supervisor import Once, Plan, Stage
 
@@ -171,11 +171,14 @@ def _serving(
 
 def _worker(folder: DataFolder, environ: dict[str, str]) -> Child:
     schedule = str(folder.path / "schedule")
-    options = ("-B", "--pool", "threads", "-c", "2", "-l", "WARNING", "-s", schedule)
+    ready = folder.run / "worker.ready"
+    options = ("--pool", "threads", "-c", "2", "-B", "-s", schedule)
+    signals = ("--include", "corvus_site.worker_signals")
     return Child(
         name="worker",
-        argv=(PYTHON, "-m", "celery", "-A", "corvus_site", "worker", *options),
+        argv=(PYTHON, "-m", "celery", "-A", "corvus_site", "worker", *options, *signals),
         environ=environ,
+        ready=lambda: exists(ready),
         stop_within_s=20,
         drain_stage=2,
     )

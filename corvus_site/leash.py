@@ -29,8 +29,3 @@ def tied_to(parent: int) -> Callable[[], None]:
             os._exit(1)
 
     return tie
-
-
-def tie_embedded_beat(**_: object) -> None:
-    """Tie Celery's embedded beat, a fork, to its worker (signal `beat_embedded_init`)."""
-    tied_to(os.getppid())()

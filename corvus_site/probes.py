@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from corvus_site.children import Probe
 
@@ -23,6 +24,11 @@ async def answers_http(host: str, port: int, path: str) -> bool:
     except (OSError, TimeoutError):
         return False
     return len(parts) > 1 and parts[0].startswith(b"HTTP/1.") and parts[1] < b"500"
+
+
+async def exists(path: Path) -> bool:
+    """Tell whether a child has left its file."""
+    return path.exists()  # noqa: ASYNC240 - a local folder
 
 
 def all_answer(host: str, port: int, path: str, sockets: int) -> Probe:
