@@ -1,8 +1,8 @@
 """One multiplexed connection to the store, with automatic pipelining.
 
-Owns the socket, AUTH and SELECT, time-outs, reconnecting and the one safe retry. It knows no key and no
-script: those are `queueing.store`'s. No Django and no redis-py: one call costs a tenth of the CPU of the
-stock asyncio pool (docs/decisions/0003-store-connection.md).
+Owns the socket, AUTH and SELECT, time-outs, reconnecting and the one safe retry. It knows no key
+and no script: those are `queueing.store`'s. No Django and no redis-py: one call costs a tenth of
+the CPU of the stock asyncio pool (docs/decisions/0003-store-connection.md).
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import hiredis
 
-Word = bytes | str | int | float
+Word = str | int | float | bytes
 Reply = Any  # int, bytes, None, or a list of replies
 
-_BUSY = frozenset(
-    "OOM READONLY LOADING BUSY MASTERDOWN TRYAGAIN CLUSTERDOWN MISCONF NOREPLICAS".split()
-)
 _WRONG_SERVER = frozenset(["READONLY", "MASTERDOWN", "LOADING"])
+_BUSY = _WRONG_SERVER | {"OOM", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MISCONF", "NOREPLICAS"}
 
 
 class StoreError(Exception):
@@ -35,7 +33,7 @@ class StoreUnreachable(StoreError):
 
 
 class StoreBusy(StoreError):
-    """The store answers but cannot work now: out of memory, read-only, loading, or busy with a script."""
+    """The store answers but cannot work now: out of memory, read-only, loading, busy, …"""
 
 
 class StoreFault(StoreError):
@@ -80,15 +78,14 @@ def parse_url(url: str) -> Address:
     """
     parts = urlsplit(url)
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    login = {
-        "username": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-    }
+    username, password = unquote(parts.username or ""), unquote(parts.password or "")
     number = options.get("db", "0" if parts.scheme == "unix" else parts.path.strip("/") or "0")
     if not number.isascii() or not number.isdigit():
         raise ValueError(f"store URL: the database {number!r} is not allowed: use a number from 0")
     if parts.scheme == "unix":
-        return Address(path=unquote(parts.path), database=int(number), **login)
+        return Address(
+            path=unquote(parts.path), database=int(number), username=username, password=password
+        )
     if parts.scheme not in ("redis", "rediss"):
         raise ValueError(
             f"store URL: the scheme {parts.scheme!r} is not allowed: use redis, rediss or unix"
@@ -98,7 +95,8 @@ def parse_url(url: str) -> Address:
         port=parts.port or 6379,
         database=int(number),
         tls=_tls(options) if parts.scheme == "rediss" else None,
-        **login,
+        username=username,
+        password=password,
     )
 
 
@@ -116,6 +114,11 @@ def _error(reply: hiredis.ReplyError) -> StoreError:
     if word in _BUSY:
         return StoreBusy(text)
     return ScriptMissing(text) if word == "NOSCRIPT" else StoreFault(text)
+
+
+def _pack(words: tuple[Word, ...]) -> bytes:
+    packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type] # its stub names one word only
+    return packed
 
 
 class _Link(asyncio.Protocol):
@@ -243,16 +246,16 @@ class Connection:
     async def call(self, *words: Word, repeatable: bool = False) -> Reply:
         """Send one command and give its reply.
 
-        A call whose connection broke is repeated once, on a fresh connection, when it was certainly not
-        sent or when it is `repeatable`. One that ran out of time is not: the store is there but too slow.
+        A call whose connection broke is repeated once, on a fresh connection, when it was certainly
+        not sent or when it is `repeatable`.
 
         Raises:
             StoreUnreachable: no connection, no answer within `timeout_s`, or the answer was lost.
-            StoreBusy: the store says so (out of memory, read-only, loading, …), or `max_in_flight` calls
-                wait for it already.
+            StoreBusy: the store says so (out of memory, read-only, loading, …), or `max_in_flight`
+                calls wait for it already.
             StoreFault: any other error reply.
         """
-        packed: bytes = hiredis.pack_command(words)
+        packed = _pack(words)
         try:
             return await (await self._ready()).send(packed)
         except _Lost as lost:
@@ -326,5 +329,5 @@ class Connection:
             greetings.append(("AUTH", *user, address.password))
         if address.database:
             greetings.append(("SELECT", address.database))
-        for reply in [link.send(hiredis.pack_command(words)) for words in greetings]:
+        for reply in [link.send(_pack(words)) for words in greetings]:
             await reply

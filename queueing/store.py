@@ -45,7 +45,7 @@ T = TypeVar("T")
 Clock = Callable[[], int]
 
 BATCH = 100
-"""Ids in one heartbeat, adoption, removal or expulsion, so that no call holds the store for long."""
+"""Ids in one heartbeat, adoption, removal or expulsion, so that no call holds the store long."""
 
 JOURNAL_BATCH = 1000
 
@@ -62,12 +62,12 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """Entries after a number that the caller has applied; at most a thousand, ask again for more."""
+    """Entries after a number that the caller has applied; at most 1,000, ask again for more."""
 
     entries: tuple[JournalEntry, ...]
     gap: bool
-    """Entries between the caller's number and the first one given are lost (trimmed, or the store lost
-    its data): `entries` then begins with the oldest that there is, to be applied from nothing."""
+    """Entries between the caller's number and the first one given are lost (trimmed, or the store
+    lost its data): `entries` then begins with the oldest there is, to be applied from nothing."""
 
 
 @cache
@@ -90,7 +90,7 @@ class RoomStore:
     """The rooms of one store, for asyncio. Every method raises the errors of `Connection.call`."""
 
     def __init__(self, connection: Connection, *, clock: Clock | None = None) -> None:
-        """Take a connection; `clock` (ms) is believed only by rooms marked as test rooms in the store."""
+        """Take a connection; `clock` (ms) is believed only by rooms marked as test rooms."""
         self._connection = connection
         self._clock = clock
 
@@ -108,9 +108,9 @@ class RoomStore:
     ) -> Place:
         """Ask to be let in: extends the slot, claims the grant, checks in, or makes a new place.
 
-        `iat_ms` and `ticket` come from the visitor's cookie (0 = it never held a ticket); `shown` is the
-        last position that the visitor saw (0 = none). In unit `requests` the slot is held by `lease`.
-        `exempt` clients have no limit of new places.
+        `iat_ms` and `ticket` come from the visitor's cookie (0 = it never held a ticket); `shown` is
+        the last position that the visitor saw (0 = none). In unit `requests` the slot is held by
+        `lease`. `exempt` clients have no limit of new places.
         """
         return await self._run(
             calls.enter(
@@ -146,7 +146,7 @@ class RoomStore:
         return [alive for answer in answers for alive in answer]
 
     async def release(self, room_id: RoomId, holder: str, *, revoke: bool = False) -> bool:
-        """Free a slot at once; False when there was none. `revoke` also makes the visitor's passes old."""
+        """Free a slot at once; False when there was none. `revoke` makes passes of `holder` old."""
         return await self._run(calls.release(room_id, holder, revoke=revoke))
 
     async def leave(self, room_id: RoomId, sid: str) -> bool:
@@ -154,11 +154,11 @@ class RoomStore:
         return await self._run(calls.leave(room_id, sid))
 
     async def beacon(self, room_id: RoomId, sid: str) -> None:
-        """Note that the page was closed: the waiter counts as silent in 15 s unless it checks in."""
+        """Note that the page was closed: who waits is silent in 15 s unless it checks in."""
         await self._run(calls.beacon(room_id, sid))
 
     async def extend(self, room_id: RoomId, sid: str) -> Place:
-        """Lengthen a grant's claim time by `grant_ttl`, at most ten times; tells where the visitor stands."""
+        """Lengthen a grant's claim time by `grant_ttl`, at most ten times; tells the place."""
         return await self._run(calls.extend(room_id, sid))
 
     async def adopt(self, room_id: RoomId, sids: Sequence[str]) -> int:
@@ -205,8 +205,8 @@ class RoomStore:
     async def recover(self, config: RoomConfig) -> bool:
         """Write the configuration of a room whose data the store has lost.
 
-        Nobody is admitted for `max(refresh, 60 s)` then (WR-63). Where the store still has the room this
-        is `configure`.
+        Nobody is admitted for `max(refresh, 60 s)` then (WR-63). Where the store still has the room
+        this is `configure`.
         """
         return await self._run(calls.recover(config))
 
@@ -262,7 +262,7 @@ class _SyncClient(Protocol):
 
 
 class SyncRoomStore:
-    """The same script and keys for Django's services, through a redis-py client; raises its errors."""
+    """The same script and keys for Django's services, through redis-py; raises its errors."""
 
     def __init__(self, client: _SyncClient, *, clock: Clock | None = None) -> None:
         """Take `redis.Redis(…)`, with `decode_responses` off."""
@@ -302,5 +302,5 @@ class SyncRoomStore:
         return self._run(calls.recover(config))
 
     def _run(self, call: Call[T]) -> T:
-        text, digest = script()
+        text, _ = script()
         return call.read(self._client.execute_command("EVAL", text, *_words(call, self._clock)))

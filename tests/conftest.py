@@ -18,7 +18,7 @@ def valkey_server() -> Iterator[Valkey]:
 
 @pytest.fixture
 def valkey(valkey_server: Valkey) -> Valkey:
-    """A real Valkey with nothing in it: `.url` for the code under test, `.client` to look inside."""
+    """A real, empty Valkey: `.url` for the code under test, `.client` to look inside."""
     valkey_server.client.flushall()
     valkey_server.client.script_flush()
     return valkey_server

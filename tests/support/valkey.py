@@ -32,7 +32,7 @@ class Valkey:
 
 @contextlib.contextmanager
 def running_valkey(*options: str) -> Iterator[Valkey]:
-    """Start a server with nothing but a unix socket (and `options`); stop it and remove its folder."""
+    """Start a server on a private unix socket, with `options`; stop it, remove its folder."""
     folder = Path(tempfile.mkdtemp(prefix="corvus-valkey-"))
     path = folder / "store.sock"
     process = subprocess.Popen(
