@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.gateway.exchange import Exchange, Headers
+from proxy.gateway.exchange import Headers
 from queueing.places import State
 
 NO_STORE: Headers = [
@@ -84,7 +84,9 @@ def plain(status: int, text: str, extra: Headers | None = None) -> Answer:
     return Answer(status, headers + (extra or []), text.encode() + b"\n")
 
 
-def to_head(answer: Answer, exchange: Exchange) -> tuple[Headers, bytes]:
+def to_head(answer: Answer, method: str) -> tuple[Headers, bytes]:
     """Give headers with the length, and the body that this method may have (RFC 9110 9.3.2)."""
+    if answer.status == 204:
+        return answer.headers, b""
     length = (b"content-length", str(len(answer.body)).encode())
-    return [*answer.headers, length], b"" if exchange.method == "HEAD" else answer.body
+    return [*answer.headers, length], b"" if method == "HEAD" else answer.body

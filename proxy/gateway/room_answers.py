@@ -16,13 +16,13 @@ from proxy.gateway.snapshot import GatewaySettings
 from queueing.config import RoomConfig
 from queueing.estimates import poll_after_s, wait_estimate
 from queueing.pages import Eta, PageBundle, PageState, PageView, choose_language
-from queueing.places import Place, State
+from queueing.places import Place, Reason, State
 
 MOST_EXTENSIONS = 10
 _IN_LINE = frozenset(
     {State.WAITING, State.PARKED, State.PREQUEUE, State.GRANTED, State.PAUSED, State.HOLD}
 )
-_HINTS = {
+_HINTS: dict[str, str] = {
     State.NONE: "send the cookie back and retry to take a place in the line",
     State.MISSED: "the place has expired: POST to rejoin_url to join again at the back",
     State.RESET: "the line was restarted: retry with the new cookie to join again",
@@ -77,6 +77,11 @@ def status_answer(desk: Desk, state: State | str, place: Place | None, cookies: 
     return json_answer(CODES[state].status, document, retry_after_s=retry_s, extra=cookies)
 
 
+def blank_view(desk: Desk) -> PageView:
+    """Give a page of this room without a place."""
+    return _view(desk, None)
+
+
 def eta_of(place: Place | None, room: RoomConfig) -> Eta | None:
     """Estimate the wait from the measured release rate; None when it is not known."""
     if place is None or place.state not in (State.WAITING, State.PARKED) or not room.capacity:
@@ -128,7 +133,7 @@ def page_language(exchange: Exchange, pages: PageBundle, settings: GatewaySettin
     )
 
 
-def _code_key(state: State | PageState) -> str:
+def _code_key(state: State | PageState | str) -> str:
     return State.NONE if state in (PageState.COOKIES, PageState.COOKIES_BROKEN) else state
 
 
@@ -136,7 +141,7 @@ def _page_of(state: State | PageState) -> PageState:
     return PageState.COOKIES if state == State.NONE else PageState(state)
 
 
-def _document(desk: Desk, state: State | PageState, place: Place | None) -> dict[str, Any]:
+def _document(desk: Desk, state: State | PageState | str, place: Place | None) -> dict[str, Any]:
     in_line = place is not None and state in _IN_LINE
     eta = eta_of(place, desk.room)
     document: dict[str, Any] = {
@@ -150,7 +155,7 @@ def _document(desk: Desk, state: State | PageState, place: Place | None) -> dict
         "retry_after": _retry_after_s(desk, place),
         "status_url": room_url(desk.room, "status"),
         "room": desk.room.id,
-        "hint": _HINTS.get(State(state), _KEEP_COOKIE) if state in set(State) else _KEEP_COOKIE,
+        "hint": _HINTS.get(_code_key(state), _KEEP_COOKIE),
     }
     if state == State.MISSED:
         document["rejoin_url"] = room_url(desk.room, "rejoin")
@@ -176,7 +181,7 @@ def _view(desk: Desk, place: Place | None) -> PageView:
         poll_after=_poll_after_s(place),
         claim_s=_claim_s(place),
         keep_s=room.return_window_ms // 1000,
-        reason=place.reason if place else PageView.reason,
+        reason=place.reason if place else Reason.NONE,
         since_ms=desk.since_ms,
         now_ms=place.now_ms if place else desk.now_ms,
         retry_after_s=_retry_after_s(desk, place),

@@ -7,12 +7,20 @@ Pure. `proxy.compile` writes the document, this module reads it. A document that
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from queueing.config import RoomConfig, RoomId, problems
 
 SCHEMA = 1
+
+VERSION_KEY = "corvus:config:version"
+SNAPSHOT_KEY = "corvus:config:snapshot"
+
+
+def pages_key(digest: str) -> str:
+    """Name the store key of a page bundle."""
+    return f"corvus:config:pages:{digest}"
 
 
 class SnapshotError(ValueError):
@@ -112,8 +120,9 @@ def load(raw: bytes) -> Snapshot:
     return snapshot
 
 
-def _known(cls: type, values: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in values.items() if k in cls.__dataclass_fields__}
+def _known(cls: type[GatewaySettings] | type[Host], values: dict[str, Any]) -> dict[str, Any]:
+    names = {f.name for f in fields(cls)}
+    return {k: v for k, v in values.items() if k in names}
 
 
 def _host(document: dict[str, Any]) -> Host:

@@ -1,0 +1,155 @@
+"""The data plane's ASGI application: one exchange from its scope to its end.
+
+Facts → `decide` → the room's stage → origin or answer. Everything an exchange needs comes from
+`Resources`; nothing here blocks, and nothing here knows Django.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from proxy.gateway import endpoints
+from proxy.gateway.access_log import AccessLog
+from proxy.gateway.answers import Answer, plain
+from proxy.gateway.decide import BadRequest, Reserved, ToOrigin, UnknownHost, decide
+from proxy.gateway.errors import error_answer
+from proxy.gateway.exchange import Exchange, read_exchange
+from proxy.gateway.forward import AnswerCut, Receive, Send
+from proxy.gateway.passage import Passage, Sent, send_answer
+from proxy.gateway.resources import GatewayEnvironment, InForce, Resources, open_resources
+from proxy.gateway.rooms import Entry, Refusal
+from proxy.gateway.snapshot import Snapshot
+from queueing.pages import PageState
+
+log = structlog.get_logger("corvus.gateway")
+
+Scope = dict[str, Any]
+_RETRY = [(b"retry-after", b"1")]
+
+
+class Gateway:
+    """The application that an ASGI server calls."""
+
+    def __init__(self, environment: Callable[[], GatewayEnvironment]) -> None:
+        self._environment = environment
+        self._resources: Resources | None = None
+        self._opening = asyncio.Lock()
+        self._log = AccessLog()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one scope."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        resources = self._resources or await self._open()
+        if resources.in_force is None:
+            answer = plain(503, f"not ready: {resources.problem}", _RETRY)
+            await send_answer(scope, send, answer)
+            return
+        await self._exchange(scope, receive, send, resources, resources.in_force)
+
+    async def close(self) -> None:
+        """Free everything; the next request opens anew."""
+        self._log.flush()
+        if self._resources is not None:
+            resources, self._resources = self._resources, None
+            await resources.close()
+
+    async def _open(self) -> Resources:
+        async with self._opening:
+            if self._resources is None:
+                self._resources = await open_resources(self._environment())
+        return self._resources
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            event = (await receive())["type"]
+            if event == "lifespan.startup":
+                await self._open()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _exchange(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        resources: Resources,
+        in_force: InForce,
+    ) -> None:
+        started = time.monotonic()
+        exchange = read_exchange(scope, in_force.plan.clients, os.urandom(8).hex())
+        sent = Sent(send)
+        why = "failed"
+        try:
+            why = await self._serve(scope, receive, sent, resources, in_force, exchange)
+        except AnswerCut as cut:
+            why = "origin failed within its answer"
+            log.warning(why, request_id=exchange.request_id, error=str(cut))
+            raise  # the server cuts the connection, so that nobody takes the answer for whole
+        except OSError:
+            why = "client gone"
+        except Exception:
+            log.exception("exchange failed", request_id=exchange.request_id)
+            if sent.status:
+                raise
+            await self._fail(scope, sent, in_force, exchange)
+        finally:
+            resources.counters["requests"] += 1
+            if in_force.plan.snapshot.settings.access_log:
+                self._log.note(exchange, sent.status, sent.size, started, why)
+
+    async def _serve(
+        self,
+        scope: Scope,
+        receive: Receive,
+        sent: Sent,
+        resources: Resources,
+        in_force: InForce,
+        exchange: Exchange,
+    ) -> str:
+        """Decide and act; gives the decision's reason."""
+        route = decide(exchange, in_force.plan)
+        passage = Passage(scope, receive, sent, resources, in_force, exchange)
+        match route:
+            case ToOrigin(site, None, reason):
+                await passage.forward(site, Entry(reason=reason), None)
+                return reason
+            case ToOrigin(site, room_id, _) if room_id is not None:
+                live = resources.live[room_id]
+                decision = await in_force.rooms.admit(exchange, live)
+                if isinstance(decision, Refusal):
+                    await passage.answer(decision.answer, decision.reason)
+                else:
+                    await passage.forward(site, decision, live)
+                return decision.reason
+            case Reserved():
+                answer = await endpoints.reserved(
+                    exchange, in_force.rooms, resources.live, resources.operations()
+                )
+                await passage.answer(answer, route.reason)
+            case BadRequest():
+                await passage.answer(
+                    _error(in_force, exchange, PageState.BAD_REQUEST), route.reason
+                )
+            case UnknownHost():
+                await passage.answer(_error(in_force, exchange, PageState.NOT_FOUND), route.reason)
+        return route.reason
+
+    async def _fail(self, scope: Scope, sent: Sent, in_force: InForce, exchange: Exchange) -> None:
+        answer = _error(in_force, exchange, PageState.SERVER_ERROR)
+        await send_answer(scope, sent, answer, method=exchange.method)
+
+
+def _error(in_force: InForce, exchange: Exchange, state: PageState) -> Answer:
+    snapshot: Snapshot = in_force.plan.snapshot
+    return error_answer(exchange, in_force.rooms.pages, snapshot.settings, state)

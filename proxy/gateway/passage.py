@@ -1,0 +1,199 @@
+"""The acting half of an exchange: forward it to the origin, or send the gateway's own answer.
+
+Owns what happens around a forwarded exchange inside a room: the slot is kept alive while it runs,
+a lease is given back when it has ended, the origin may revoke the visitor (WR-53).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from proxy.gateway.answers import Answer, to_head
+from proxy.gateway.errors import ORIGIN_FAILURES, error_answer
+from proxy.gateway.exchange import Exchange, Headers
+from proxy.gateway.forward import Receive, Send, forward
+from proxy.gateway.headers import CorvusHeaders, Sender, origin_head
+from proxy.gateway.live import LiveRoom
+from proxy.gateway.plan import Site
+from proxy.gateway.resources import InForce, Resources
+from proxy.gateway.rooms import Entry
+from proxy.gateway.ticker import keep_alive_s
+from proxy.gateway.upstream_errors import OriginError
+from proxy.gateway.upstream_messages import BadHead, RequestHead
+from proxy.gateway.websocket import StopSignal, relay
+from queueing.pages import PageState
+from queueing.passes import Credential
+from queueing.store import StoreError
+
+log = structlog.get_logger("corvus.gateway")
+
+
+class Sent:
+    """An ASGI `send` that remembers what has been sent."""
+
+    __slots__ = ("_send", "size", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        self.size = 0
+
+    async def __call__(self, event: dict[str, Any]) -> None:
+        """Pass an event on."""
+        if event["type"] == "http.response.body":
+            self.size += len(event.get("body", b""))
+        elif "status" in event and event["type"] != "http.response.informational":
+            self.status = event["status"]
+        elif event["type"] == "websocket.accept":
+            self.status = 101
+        await self._send(event)
+
+
+async def send_answer(
+    scope: dict[str, Any], send: Send, answer: Answer, *, method: str = "GET"
+) -> None:
+    """Send a whole answer; to a WebSocket handshake as its denial (ASGI extension)."""
+    kind = "http.response"
+    if scope["type"] == "websocket":
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1013, "reason": ""})
+            return
+        kind = "websocket.http.response"
+    headers, body = to_head(answer, method)
+    await send({"type": f"{kind}.start", "status": answer.status, "headers": headers})
+    await send({"type": f"{kind}.body", "body": body, "more_body": False})
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One exchange with everything that acting on it needs."""
+
+    scope: dict[str, Any]
+    receive: Receive
+    send: Sent
+    resources: Resources
+    in_force: InForce
+    exchange: Exchange
+
+    async def answer(self, answer: Answer, reason: str) -> None:
+        """Send the gateway's own answer."""
+        if self.in_force.plan.snapshot.settings.debug_decisions:
+            mark = (b"x-corvus-decision", reason.encode())
+            answer = Answer(answer.status, [*answer.headers, mark], answer.body)
+        await send_answer(self.scope, self.send, answer, method=self.exchange.method)
+
+    async def forward(self, site: Site, entry: Entry, live: LiveRoom | None) -> None:
+        """Forward to the origin; errors before its answer become 502 or 504."""
+        try:
+            head = self._head(site)
+        except BadHead as error:
+            await self._error(PageState.BAD_REQUEST, str(error))
+            return
+        try:
+            if live is None or entry.credential is None:
+                await self._carry(site, head, entry, None, StopSignal())
+            else:
+                await self._inside(site, head, entry, live, entry.credential)
+        except OriginError as error:
+            log.warning(
+                "origin failed",
+                request_id=self.exchange.request_id,
+                host=site.host.id,
+                status=error.status,
+                error=str(error),
+            )
+            await self._error(ORIGIN_FAILURES[error.status], entry.reason)
+
+    async def _inside(
+        self, site: Site, head: RequestHead, entry: Entry, live: LiveRoom, inside: Credential
+    ) -> None:
+        running = self.resources.running
+        holder = entry.lease or inside.sid
+        try:
+            with running.track(live.id, inside.sid, holder, keep_alive_s(live)) as run:
+                await self._carry(site, head, entry, live, run.stop)
+        finally:
+            if entry.lease:
+                running.spawn(asyncio.ensure_future(self._give_back(live, entry.lease)))
+
+    async def _carry(
+        self,
+        site: Site,
+        head: RequestHead,
+        entry: Entry,
+        live: LiveRoom | None,
+        stop: StopSignal,
+    ) -> None:
+        def told(_: int, said: CorvusHeaders) -> Headers | None:
+            return self._obey(said, live, entry.credential)
+
+        common: dict[str, Any] = {
+            "scope": self.scope,
+            "receive": self.receive,
+            "send": self.send,
+            "origin": site.origin,
+            "head": head,
+            "upstream": self.resources.upstream,
+            "extra_headers": self._extra(entry),
+            "on_origin_headers": told,
+        }
+        if self.exchange.is_websocket:
+            await relay(**common, stop=stop)
+        else:
+            await forward(**common)
+
+    def _extra(self, entry: Entry) -> Headers:
+        extra = entry.headers or []
+        if self.in_force.plan.snapshot.settings.debug_decisions:
+            return [*extra, (b"x-corvus-decision", entry.reason.encode())]
+        return extra
+
+    def _head(self, site: Site) -> RequestHead:
+        exchange = self.exchange
+        sender = Sender(
+            peer=exchange.client.peer,
+            client=exchange.client.address,
+            trusted=exchange.client.peer_trusted,
+            scheme=exchange.peer_scheme,
+        )
+        return origin_head(
+            method=exchange.method.encode(),
+            target=exchange.target,
+            headers=self.scope["headers"],
+            sender=sender,
+            host=site.origin_host,
+            undeclared_body=self.scope.get("http_version") == "2" and not exchange.is_safe,
+        )
+
+    def _obey(
+        self, said: CorvusHeaders, live: LiveRoom | None, inside: Credential | None
+    ) -> Headers | None:
+        """Do what the origin's answer asks of the room: so far, to end the visitor's session."""
+        if not said.revoke or live is None or inside is None:
+            return None
+        # Known here at once; the journal tells the other gateways within a second.
+        live.revoked[inside.sid] = self.in_force.rooms.clock.now_ms()
+        self.resources.running.spawn(asyncio.ensure_future(self._revoke(live, inside)))
+        return [self.in_force.rooms.forget(self.exchange, live.config)]
+
+    async def _revoke(self, live: LiveRoom, inside: Credential) -> None:
+        try:
+            await self.resources.store.release(live.id, inside.sid, revoke=True)
+        except StoreError as error:
+            log.error("session not revoked in the store", room=live.id, error=str(error))
+
+    async def _give_back(self, live: LiveRoom, lease: str) -> None:
+        try:
+            await self.resources.store.release(live.id, lease)
+        except StoreError as error:
+            # It runs out by itself; nobody waits for it longer than a lease lasts.
+            log.warning("lease not given back", room=live.id, error=str(error))
+
+    async def _error(self, state: PageState, reason: str) -> None:
+        settings = self.in_force.plan.snapshot.settings
+        answer = error_answer(self.exchange, self.in_force.rooms.pages, settings, state)
+        await self.answer(answer, reason)

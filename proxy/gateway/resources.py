@@ -1,0 +1,261 @@
+"""What a gateway process holds: store, configuration in force, rooms, origin connections.
+
+Made lazily by the first request, on the running loop (Daphne knows no lifespan). Takes the
+configuration from the store and keeps a copy in the data folder, so that it starts and serves with
+the store and the database down (design §2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from proxy.gateway.breaker import Breaker
+from proxy.gateway.endpoints import Operations
+from proxy.gateway.live import LiveRoom, StoreClock
+from proxy.gateway.plan import Plan, compile_plan
+from proxy.gateway.rooms import Rooms
+from proxy.gateway.running import Running
+from proxy.gateway.snapshot import (
+    SNAPSHOT_KEY,
+    VERSION_KEY,
+    Snapshot,
+    SnapshotError,
+    load,
+    pages_key,
+)
+from proxy.gateway.ticker import Ticker
+from proxy.gateway.upstream import UpstreamClient
+from queueing.config import RoomId
+from queueing.connection import Connection
+from queueing.pages import BundleError, PageBundle
+from queueing.passes import Keyring
+from queueing.store import RoomStore, StoreError
+
+log = structlog.get_logger("corvus.gateway")
+
+LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayEnvironment:
+    """What a gateway process is told when it starts; everything else comes with the snapshot."""
+
+    store_url: str
+    secret: bytes
+    data_dir: Path | None  # None: nothing is written
+    machine_dir: Path
+    admin_token: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InForce:
+    """One configuration with everything made from it; swapped whole."""
+
+    plan: Plan
+    rooms: Rooms
+
+
+@dataclass(slots=True, eq=False)
+class Resources:
+    """The state of one gateway process."""
+
+    environment: GatewayEnvironment
+    connection: Connection
+    store: RoomStore
+    breaker: Breaker
+    clock: StoreClock
+    running: Running
+    upstream: UpstreamClient
+    live: dict[RoomId, LiveRoom] = field(default_factory=dict)
+    in_force: InForce | None = None
+    counters: Counter[str] = field(default_factory=Counter)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    problem: str = "no configuration has been published yet"
+
+    def operations(self) -> Operations:
+        """Give what the gateway's own endpoints can tell."""
+        return Operations(
+            admin_token=self.environment.admin_token,
+            readiness=self.readiness,
+            stats=self.stats,
+        )
+
+    def readiness(self) -> dict[str, str]:
+        """Name each part that is not ready, with what is wrong."""
+        wrong = {}
+        if self.in_force is None:
+            wrong["configuration"] = self.problem
+        if self.breaker.is_open:
+            wrong["store"] = "the store cannot be reached; valid passes are served meanwhile"
+        if self.counters["cookies_broken"]:
+            wrong["cookies"] = (
+                "visitors' browsers cannot keep the cookie: CORVUS_SECURE_COOKIE is set and they"
+                " come by plain HTTP, or CORVUS_COOKIE_DOMAIN is not theirs"
+            )
+        return wrong
+
+    def stats(self) -> dict[str, Any]:
+        """Count what this process did, and what each room held at its last tick."""
+        return {
+            "requests": dict(self.counters),
+            "running": len(self.running),
+            "outages": self.breaker.outages,
+            "rooms": {
+                room.id: {
+                    "counters": dict(room.counters),
+                    "waiting": room.tick.counts.waiting if room.tick else None,
+                    "parked": room.tick.counts.parked if room.tick else None,
+                    "granted": room.tick.counts.granted if room.tick else None,
+                    "active": room.tick.counts.active if room.tick else None,
+                    "latest_ticket": room.tick.counts.latest_ticket if room.tick else None,
+                }
+                for room in self.live.values()
+            },
+        }
+
+    async def close(self) -> None:
+        """Stop the tasks and close every connection."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.upstream.close()
+        await self.connection.close()
+
+
+async def open_resources(environment: GatewayEnvironment) -> Resources:
+    """Make a process's resources on the running loop and start its tasks."""
+    connection = Connection(environment.store_url)
+    store = RoomStore(connection)
+    breaker = Breaker(environment.machine_dir)
+    clock = StoreClock()
+    running = Running()
+    resources = Resources(
+        environment=environment,
+        connection=connection,
+        store=store,
+        breaker=breaker,
+        clock=clock,
+        running=running,
+        upstream=UpstreamClient(),
+    )
+    await _first_configuration(resources)
+    ticker = Ticker(store, breaker, clock, running)
+    resources.tasks = [
+        asyncio.create_task(ticker.run(resources.live), name="ticker"),
+        asyncio.create_task(_follow(resources), name="configuration"),
+    ]
+    return resources
+
+
+async def _first_configuration(resources: Resources) -> None:
+    """Take the configuration from the store, else from the copy in the data folder."""
+    try:
+        await _take_from_store(resources)
+    except StoreError as error:
+        log.warning("no configuration from the store", error=str(error))
+    if resources.in_force is None:
+        _take_from_folder(resources)
+
+
+async def _follow(resources: Resources) -> None:
+    """Take each newer configuration within a second of its publication."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if resources.breaker.is_open:
+            continue
+        try:
+            await _take_from_store(resources)
+        except StoreError:
+            continue  # the ticker reports it and trips the breaker
+
+
+async def _take_from_store(resources: Resources) -> None:
+    call = resources.connection.call
+    version = await call("GET", VERSION_KEY, repeatable=True)
+    current = resources.in_force.plan.snapshot.version if resources.in_force else -1
+    if not isinstance(version, bytes) or int(version) == current:
+        return
+    raw = await call("GET", SNAPSHOT_KEY, repeatable=True)
+    if not isinstance(raw, bytes):
+        return
+    try:
+        snapshot = load(raw)
+        if snapshot.version == current:
+            return
+        pages = await call("GET", pages_key(snapshot.pages), repeatable=True)
+        if not isinstance(pages, bytes):
+            raise SnapshotError(f"the page bundle {snapshot.pages} is missing")
+        _put_in_force(resources, snapshot, pages)
+    except (SnapshotError, BundleError, ValueError) as error:
+        _refuse(resources, str(error))
+        return
+    _keep_copy(resources, raw, snapshot.pages, pages)
+
+
+def _take_from_folder(resources: Resources) -> None:
+    folder = resources.environment.data_dir
+    if folder is None or not (folder / "snapshot.json").exists():
+        return
+    try:
+        snapshot = load((folder / "snapshot.json").read_bytes())
+        pages = (folder / f"pages-{snapshot.pages}.json").read_bytes()
+        _put_in_force(resources, snapshot, pages)
+        log.warning("started from the kept configuration", version=snapshot.version)
+    except (OSError, SnapshotError, BundleError, ValueError) as error:
+        _refuse(resources, str(error))
+
+
+def _refuse(resources: Resources, reason: str) -> None:
+    if resources.problem != reason:
+        log.error("configuration refused; the old one stays", reason=reason)
+    resources.problem = reason
+
+
+def _put_in_force(resources: Resources, snapshot: Snapshot, pages: bytes) -> None:
+    plan = compile_plan(snapshot)
+    for room in snapshot.rooms.values():
+        known = resources.live.get(room.id)
+        if known is None:
+            resources.live[room.id] = LiveRoom(room)
+        else:
+            known.config = room
+    for gone in resources.live.keys() - snapshot.rooms.keys():
+        del resources.live[gone]
+    resources.in_force = InForce(
+        plan,
+        Rooms(
+            settings=snapshot.settings,
+            keys=Keyring(resources.environment.secret, snapshot.key_generation),
+            pages=PageBundle.load(pages),
+            store=resources.store,
+            breaker=resources.breaker,
+            clock=resources.clock,
+        ),
+    )
+    log.info("configuration in force", version=snapshot.version)
+
+
+def _keep_copy(resources: Resources, raw: bytes, digest: str, pages: bytes) -> None:
+    folder = resources.environment.data_dir
+    if folder is None:
+        return
+    try:
+        _write(folder / f"pages-{digest}.json", pages)
+        _write(folder / "snapshot.json", raw)
+    except OSError as error:
+        log.error("cannot keep a copy of the configuration", error=str(error))
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file in one step; several processes may do so at the same time."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(draft, "wb", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
+        file.write(content)
+    draft.replace(path)

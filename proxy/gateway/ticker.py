@@ -1,0 +1,145 @@
+"""The gateway's heartbeat: room ticks, journals, outage trials, keeping slots of long exchanges.
+
+One task a process. Slots, parking and promotion never wait for somebody's poll (rule 1); resets and
+revocations reach this process within a second (rule 7); only this task tries a store that was away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from proxy.gateway.breaker import Breaker
+from proxy.gateway.live import LiveRoom, StoreClock
+from proxy.gateway.running import Running
+from queueing.config import RoomId, VisitorId
+from queueing.places import Tick
+from queueing.store import Journal, RoomStore, StoreBusy, StoreError, StoreUnreachable
+
+log = structlog.get_logger("corvus.gateway")
+
+PACE_S = 0.2
+IDLE_PACE_S = 0.5
+_MOST_ROUNDS = 50  # in a row without a pause, while the script says that work remains
+
+
+class Ticker:
+    """Drives the rooms of the configuration in force."""
+
+    def __init__(
+        self, store: RoomStore, breaker: Breaker, clock: StoreClock, running: Running
+    ) -> None:
+        self._store = store
+        self._breaker = breaker
+        self._clock = clock
+        self._running = running
+        self._next: dict[str, float] = {}
+
+    async def run(self, rooms: dict[RoomId, LiveRoom]) -> None:
+        """Tick for ever; `rooms` is looked at anew each time."""
+        while True:
+            started = time.monotonic()
+            try:
+                await self.step(rooms.values())
+            except StoreUnreachable as error:
+                if not self._breaker.is_open:
+                    log.warning("store unreachable", error=str(error))
+                self._breaker.trip()
+            except StoreError as error:
+                log.error("store refused a tick", error=str(error))
+            await asyncio.sleep(max(0.02, PACE_S - (time.monotonic() - started)))
+
+    async def step(self, rooms: Iterable[LiveRoom]) -> None:
+        """Do what is due now for these rooms."""
+        away = self._breaker.is_open
+        if away and not self._breaker.may_try():
+            return
+        now = time.monotonic()
+        due = [r for r in rooms if away or self._next.get(r.id, 0.0) <= now]
+        for room in due:
+            await self._adopt(room)
+        for _ in range(_MOST_ROUNDS):
+            if not due:
+                break
+            ticks = await self._store.ticks([r.id for r in due])
+            for room in due:
+                await self._apply(room, ticks[room.id])
+            due = [r for r in due if ticks[r.id].more_work]
+        if away:
+            self._breaker.close()
+            log.info("store answers again")
+
+    async def _adopt(self, room: LiveRoom) -> None:
+        """Count those in who were let in without the script, before anybody is promoted."""
+        if not room.outage_entries:
+            return
+        entrants = list(room.outage_entries)
+        await self._store.adopt(room.id, entrants)
+        del room.outage_entries[: len(entrants)]
+        log.warning("adopted after an outage", room=room.id, visitors=len(entrants))
+
+    async def _apply(self, room: LiveRoom, tick: Tick) -> None:
+        self._clock.learn(tick.now_ms)
+        room.tick = tick
+        room.reset_ms = max(room.reset_ms, tick.reset_ms)
+        pace = PACE_S if room.has_people else IDLE_PACE_S
+        self._next[room.id] = time.monotonic() + pace - PACE_S / 2
+        await self._configure(room, tick)
+        if tick.journal != room.journal:
+            await self._read_journal(room, tick)
+        await self._keep_alive(room)
+
+    async def _configure(self, room: LiveRoom, tick: Tick) -> None:
+        """Bring the store up to the configuration in force, or back to it after a loss."""
+        if tick.config_version >= room.config.version:
+            room.configured = tick.config_version
+        elif room.configured and not tick.config_version:
+            log.error("the store has lost the room", room=room.id)
+            await self._store.recover(room.config)
+        else:
+            await self._store.configure(room.config)
+
+    async def _read_journal(self, room: LiveRoom, tick: Tick) -> None:
+        first = room.journal < 0
+        if tick.journal < room.journal:
+            room.journal = 0  # the store began anew
+        journal = await self._store.journal(room.id, max(0, room.journal))
+        if journal.gap and not first and journal.entries:
+            # What is lost may have been anybody's revocation: everybody asks the store once.
+            room.reset_ms = max(room.reset_ms, journal.entries[0].at_ms)
+        self._apply_journal(room, journal)
+        room.journal = max(tick.journal, room.journal)
+        room.forget_old_revocations(self._clock.now_ms())
+
+    def _apply_journal(self, room: LiveRoom, journal: Journal) -> None:
+        for entry in journal.entries:
+            if entry.sid:
+                sid = VisitorId(entry.sid)
+                room.revoked[sid] = max(entry.at_ms, room.revoked.get(sid, 0))
+                self._running.close_streams(room.id, sid)
+            else:
+                room.reset_ms = max(room.reset_ms, entry.at_ms)
+                self._running.close_streams(room.id, None)
+            room.journal = max(room.journal, entry.number)
+
+    async def _keep_alive(self, room: LiveRoom) -> None:
+        due = self._running.due(room.id, keep_alive_s(room))
+        if not due:
+            return
+        try:
+            alive = await self._store.heartbeat(room.id, [run.holder for run in due])
+        except StoreBusy as error:
+            log.warning("slots not kept alive", room=room.id, error=str(error))
+            return
+        for run, lives in zip(due, alive, strict=True):
+            if not lives:
+                run.stop.close(4408, "your session here has ended")
+
+
+def keep_alive_s(room: LiveRoom) -> float:
+    """How often a running exchange checks in: as a busy visitor does, and well within the slot."""
+    config = room.config
+    return min(config.refresh_ms, config.active_ttl_ms / 3) / 1000
