@@ -1,19 +1,35 @@
-"""One HTTP exchange between an ASGI server and an origin, streamed both ways."""
+"""One HTTP exchange between an ASGI server and an origin, streamed both ways.
+
+Owns the ASGI events of a forwarded exchange and how it ends. What is sent to the origin was decided
+before (`headers.origin_head`); what is answered where an origin fails is decided by who calls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
-from proxy.gateway.headers import CorvusHeaders
-from proxy.gateway.upstream import UpstreamClient
+from proxy.gateway.headers import CorvusHeaders, uncacheable, visitor_headers
+from proxy.gateway.upstream import BodyMismatch, UpstreamClient, UpstreamResponse
 from proxy.gateway.upstream_errors import OriginError
-from proxy.gateway.upstream_messages import Header, Headers, Origin, RequestHead
+from proxy.gateway.upstream_messages import (
+    Header,
+    Headers,
+    OnInformational,
+    Origin,
+    RequestHead,
+)
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+OnOriginHeaders = Callable[[int, CorvusHeaders], Headers | None]
+"""Hears the status and what the origin said to the gateway; gives lines to add to the answer."""
 
 
 class Ended(StrEnum):
@@ -39,10 +55,14 @@ class AnswerCut(Exception):
     Raising is the one way that ASGI has to end a connection without ending the message.
     """
 
-    def __init__(self, outcome: Outcome, cause: OriginError) -> None:
+    def __init__(self, outcome: Outcome, cause: OriginError | BodyMismatch) -> None:
         super().__init__(str(cause))
         self.outcome = outcome
         self.cause = cause
+
+
+class _ClientGone(Exception):
+    """The visitor went away: the server said so."""
 
 
 async def forward(
@@ -54,7 +74,181 @@ async def forward(
     head: RequestHead,
     upstream: UpstreamClient,
     extra_headers: Sequence[Header] = (),
-    on_origin_headers: Callable[[int, CorvusHeaders], Headers | None] | None = None,
+    on_origin_headers: OnOriginHeaders | None = None,
 ) -> Outcome:
-    """Forward one exchange."""
-    raise NotImplementedError
+    """Send the request to the origin and its answer to the visitor, as both come.
+
+    `extra_headers` are added to the answer; `on_origin_headers` hears status and `Corvus-*` headers
+    of the answer before it is sent on, and may give more. Where one of them is a `Set-Cookie`, the
+    answer becomes uncacheable (WR-41); otherwise the origin's caching rules stay as they are.
+
+    Cancelled (the extended server does so when the visitor goes), it closes the origin's connection
+    at once.
+
+    Raises:
+        OriginError: no answer; nothing has been sent to the visitor.
+        BadHead, BodyMismatch: the request cannot be forwarded as it is (400).
+        AnswerCut: the origin failed inside the answer; pass it on to the server.
+    """
+    exchange = _Exchange(scope, receive, send)
+    response: UpstreamResponse | None = None
+    try:
+        body = await exchange.body(head)
+        response = await upstream.request(origin, head, body, exchange.on_informational)
+        headers, said = visitor_headers(response.headers)
+        added = list(extra_headers)
+        if on_origin_headers is not None:
+            added += on_origin_headers(response.status, said) or ()
+        if added:
+            if any(name == b"set-cookie" for name, _ in added):
+                headers = uncacheable(headers)
+            headers += added
+        return await exchange.deliver(response, headers)
+    except _ClientGone:
+        return exchange.outcome(Ended.CLIENT_GONE)
+    except asyncio.CancelledError:
+        if not exchange.gone:
+            raise
+        exchange.task.uncancel()
+        return exchange.outcome(Ended.CLIENT_GONE)
+    except OriginError as error:
+        if not exchange.started:
+            raise
+        raise AnswerCut(exchange.outcome(Ended.CUT), error) from error
+    except BodyMismatch as error:
+        if not exchange.started:
+            raise
+        raise AnswerCut(exchange.outcome(Ended.CUT), error) from error
+    finally:
+        exchange.close()
+        if response is not None and not response.complete:
+            response.abort()
+
+
+class _Exchange:
+    """The visitor's side: events in, events out."""
+
+    def __init__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        extensions = scope.get("extensions") or {}
+        self._receive = receive
+        self._send = send
+        self._cancels = "corvus.server" in extensions  # the server tells by cancelling who has gone
+        self._trailers = "http.response.trailers" in extensions
+        self._interim: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self.on_informational: OnInformational | None = (
+            self._send_interim if "http.response.informational" in extensions else None
+        )
+        self.task: asyncio.Task[Any] = cast("asyncio.Task[Any]", asyncio.current_task())
+        self.gone = False  # the watcher has seen the visitor go, and cancels the exchange
+        self.started = False
+        self._status = 0
+        self._sent = 0
+
+    async def body(self, head: RequestHead) -> bytes | AsyncIterator[bytes] | None:
+        """Give the request's body: what came at once as bytes, else an iterator."""
+        if not head.has_body:
+            self._watch()
+            return None
+        event = await self._receive()
+        if event["type"] == "http.disconnect":
+            raise _ClientGone
+        first: bytes = event.get("body", b"")
+        if event.get("more_body"):
+            return _Body(self._receive, first, self._watch)
+        self._watch()
+        return first
+
+    async def deliver(self, response: UpstreamResponse, headers: Headers) -> Outcome:
+        """Send the answer on; the last event is sent only when the message ended well."""
+        if self._interim is not None:
+            await self._interim
+        trailers = self._trailers and any(name == b"trailer" for name, _ in headers)
+        if not trailers:
+            headers = [line for line in headers if line[0] != b"trailer"]
+        self._status = response.status
+        start: dict[str, Any] = {
+            "type": "http.response.start",
+            "status": response.status,
+            "headers": headers,
+        }
+        if trailers:
+            start["trailers"] = True
+        send = self._send
+        self.started = True
+        try:
+            await send(start)
+            while True:
+                part = response.take() if response.complete else await response.read()
+                more = not response.complete
+                await send({"type": "http.response.body", "body": part, "more_body": more})
+                self._sent += len(part)
+                if not more:
+                    break
+            if trailers:
+                fields, _ = visitor_headers(response.trailers)
+                await send({"type": "http.response.trailers", "headers": fields})
+        except OSError as error:  # how other servers tell that the visitor has gone
+            raise _ClientGone from error
+        return self.outcome(Ended.DELIVERED)
+
+    def outcome(self, ended: Ended) -> Outcome:
+        """Say what has become of the exchange so far."""
+        return Outcome(self._status, self._sent, ended)
+
+    def close(self) -> None:
+        """Stop what still runs beside the exchange."""
+        for task in (self._interim, self._watcher):
+            if task is not None and not task.done():
+                task.cancel()
+
+    def _send_interim(self, status: int, raw: Headers) -> None:
+        headers, _ = visitor_headers(raw)
+        event = {"type": "http.response.informational", "status": status, "headers": headers}
+        self._interim = asyncio.create_task(self._after(self._interim, event))
+
+    async def _after(self, earlier: asyncio.Task[None] | None, event: dict[str, Any]) -> None:
+        if earlier is not None:
+            await earlier
+        with suppress(OSError):  # the answer itself will find out
+            await self._send(event)
+
+    def _watch(self) -> None:
+        """On a server that does not cancel: listen for the visitor's going once the body is in."""
+        if not self._cancels:
+            self._watcher = asyncio.create_task(self._watch_visitor())
+
+    async def _watch_visitor(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self.task.cancel()
+
+
+class _Body:
+    """A request body, part after part."""
+
+    def __init__(self, receive: Receive, first: bytes, on_end: Callable[[], None]) -> None:
+        self._receive = receive
+        self._first: bytes | None = first
+        self._more = True
+        self._on_end = on_end
+
+    def __aiter__(self) -> _Body:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._first:
+            part, self._first = self._first, None
+            return part
+        while self._more:
+            event = await self._receive()
+            if event["type"] == "http.disconnect":
+                raise _ClientGone
+            part = event.get("body", b"")
+            if not event.get("more_body"):
+                self._more = False
+                self._on_end()
+            if part:
+                return part
+        raise StopAsyncIteration

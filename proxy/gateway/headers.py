@@ -142,7 +142,7 @@ def _request_kind(name: bytes) -> _Kind:
     return kind
 
 
-def origin_head(  # noqa: C901 - one pass, one branch a kind
+def origin_head(
     *,
     method: bytes,
     target: bytes,
