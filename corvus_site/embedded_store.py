@@ -1,4 +1,4 @@
-"""The embedded Valkey: where its program is, how it is started, and whether an external one is fit.
+"""The embedded Valkey: where its program is and how it is started.
 
 Keeps an append-only file in the data folder, never evicts, and has no TCP port. No Django.
 """
@@ -12,25 +12,14 @@ import platform
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from corvus_site.children import Child
 
-OLDEST_VERSION = (6, 2)
-
 
 class NoStoreProgram(Exception):
     """Neither the bundled Valkey nor a valkey-server or redis-server on the PATH can run here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong with an external store; `grave` = places can be lost."""
-
-    text: str
-    grave: bool
 
 
 def store_program() -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corvus_site import embedded_store, flags
+from corvus_site import embedded_store, external_store, flags
 from corvus_site.children import Child, Say
 from corvus_site.data_folder import DataFolder, open_data_folder
 from corvus_site.env import BadSetting, Effective, Source, export_flags, load
@@ -67,7 +67,7 @@ def prepare(arguments: Sequence[str], say: Say) -> Prepared:
     try:
         _open_listeners(prepared, effective)
         environ = _environment(prepared, effective, given, say)
-        prepared.plan = _plan(prepared, effective, environ)
+        prepared.plan = _plan(prepared, effective, environ, say)
     except BaseException:
         prepared.close()
         raise
@@ -101,9 +101,9 @@ def _environment(
     environ["CORVUS_DATA_DIR"] = str(folder.path)
     environ["CORVUS_MACHINE_DIR"] = str(folder.run)
     environ["CORVUS_SECRET_FILE"] = str(_secret_file(folder, effective))
-    environ["CORVUS_STORE_URL"] = effective.value("CORVUS_REDIS_URL") or embedded_store.store_url(
-        folder.run
-    )
+    environ["CORVUS_STORE_URL"] = external_store.plain_url(
+        effective.value("CORVUS_REDIS_URL")
+    ) or embedded_store.store_url(folder.run)
     environ["DJANGO_SETTINGS_MODULE"] = "corvus_site.settings"
     environ["PYTHONUNBUFFERED"] = "1"
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH")]))
@@ -130,14 +130,21 @@ def _secret_file(folder: DataFolder, effective: Effective) -> Path:
     return folder.path / SECRET_FILE
 
 
-def _plan(prepared: Prepared, effective: Effective, environ: dict[str, str]) -> Plan:
+def _plan(prepared: Prepared, effective: Effective, environ: dict[str, str], say: Say) -> Plan:
+    url: str = effective.value("CORVUS_REDIS_URL")
+
+    async def check() -> None:
+        if url:
+            for warning in await external_store.examine(url):
+                say(f"warning: {warning}")
+
     def heed(output: str) -> None:
         for line in output.splitlines():
             if line.startswith("setup_token="):
                 prepared.setup_token = line
 
     steps: list[Once | Stage] = []
-    if not effective.value("CORVUS_REDIS_URL"):
+    if not url:
         steps.append(Stage((_store(prepared.folder),)))
     ready = Child(
         name="preparation",
@@ -147,7 +154,7 @@ def _plan(prepared: Prepared, effective: Effective, environ: dict[str, str]) -> 
     )
     steps.append(Once(ready, heed))
     steps.append(Stage(_serving(prepared, effective, environ)))
-    return Plan(steps, prepared.listeners(), lambda: _greeting(prepared))
+    return Plan(steps, prepared.listeners(), lambda: _greeting(prepared), check)
 
 
 def _store(folder: DataFolder) -> Child:

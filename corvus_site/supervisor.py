@@ -7,6 +7,7 @@ the order: start stage by stage, keep alive, drain stage by stage. No Django is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import sys
@@ -141,15 +142,13 @@ def main(arguments: Sequence[str]) -> int:
 
     speaker = Speaker(sys.stdout)
     try:
-        prepared = launch.prepare(arguments, speaker.say)
+        with contextlib.closing(launch.prepare(arguments, speaker.say)) as prepared:
+            return asyncio.run(supervise(prepared.plan, speaker.say))
     except BadSetting as bad:
-        sys.stderr.write(f"{bad}\n")
+        sys.stderr.write(f"error: {bad}\n")
         return 2
-    try:
-        return asyncio.run(supervise(prepared.plan, speaker.say))
     finally:
         speaker.close()
-        prepared.close()
 
 
 if __name__ == "__main__":
