@@ -104,7 +104,7 @@ def _language(code: str, names: dict[str, str]) -> dict[str, Any]:
             "live": live,
             "said": script_only,
         }
-        engine = Engine(dirs=[TEMPLATES], autoescape=True)
+        engine = Engine(dirs=[str(TEMPLATES)], autoescape=True)
         pages = {
             page: _tidy(engine.get_template(f"waiting/{page}.html").render(Context(context)))
             for page in ("live", "notice")

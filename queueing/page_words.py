@@ -28,8 +28,8 @@ def line_states() -> Mapping[str, tuple[str, str, str]]:
             _("Waiting"),
             _("You are in line"),
             _(
-                "Many people want to visit this site right now. You are let in automatically when it"
-                " is your turn."
+                "Many people want to visit this site right now. You are let in automatically when"
+                " it is your turn."
             ),
         ),
         "parked": (
@@ -51,8 +51,8 @@ def line_states() -> Mapping[str, tuple[str, str, str]]:
             _("Restoring the line"),
             _("We are restoring the line"),
             _(
-                "A technical fault stopped the line. Nobody is let in until the places are back."
-                " Please stay on this page."
+                "A technical fault stopped the line. Nobody is let in until the places are back. "
+                "Please stay on this page."
             ),
         ),
         "granted": (
@@ -64,8 +64,8 @@ def line_states() -> Mapping[str, tuple[str, str, str]]:
             _("Turn missed"),
             _("You missed your turn"),
             _(
-                "We did not hear from you for too long, so your place expired. You can join again at"
-                " the end of the line."
+                "We did not hear from you for too long, so your place expired. You can join again"
+                " at the end of the line."
             ),
         ),
         "reset": (
@@ -77,8 +77,8 @@ def line_states() -> Mapping[str, tuple[str, str, str]]:
             _("You left"),
             _("You left the line"),
             _(
-                "Your place was given up. You can close this page, or join again at the end of the"
-                " line."
+                "Your place was given up. You can close this page, or join again at the end of "
+                "the line."
             ),
         ),
     }
@@ -107,16 +107,17 @@ def closed_states() -> Mapping[str, tuple[str, str, str]]:
             _("Cookies are needed"),
             _(
                 "Your browser did not keep our cookie. We need one cookie to remember your place."
-                " Allow cookies for this site, or open this page in your usual browser, and try"
-                " again."
+                " Allow cookies for this site, or open this page in your usual browser, and try "
+                "again."
             ),
         ),
         "cookies_broken": (
             _("Place cannot be kept"),
             _("Your place cannot be kept"),
             _(
-                "This site is set up in such a way that your browser cannot store its cookie. This is"
-                " not your fault, and trying again will not help. Please tell the operator."
+                "This site is set up in such a way that your browser cannot store its cookie. "
+                "This is not your fault, and trying again will not help. Please tell the "
+                "operator."
             ),
         ),
         "busy": (
@@ -128,8 +129,8 @@ def closed_states() -> Mapping[str, tuple[str, str, str]]:
             _("Waiting room not available"),
             _("The waiting room is not available"),
             _(
-                "Nobody can join or move up until it is back. If you have a place in the line, it is"
-                " kept."
+                "Nobody can join or move up until it is back. If you have a place in the line, it"
+                " is kept."
             ),
         ),
         "limited": (
@@ -141,16 +142,16 @@ def closed_states() -> Mapping[str, tuple[str, str, str]]:
             _("Not sent"),
             _("This was not sent"),
             _(
-                "Your form or action did not reach the site. Nothing was changed. Wait for your turn,"
-                " then send it again."
+                "Your form or action did not reach the site. Nothing was changed. Wait for your "
+                "turn, then send it again."
             ),
         ),
         "unsent_form": (
             _("Form not sent"),
             _("Your form was not sent"),
             _(
-                "Your time on the site ended before you sent the form. Go back in your browser and copy"
-                " what you wrote. Then wait for your turn and send it again."
+                "Your time on the site ended before you sent the form. Go back in your browser "
+                "and copy what you wrote. Then wait for your turn and send it again."
             ),
         ),
         "banned": (
@@ -196,8 +197,8 @@ def error_states() -> Mapping[str, tuple[str, str, str]]:
             _("Too slow"),
             _("The site takes too long"),
             _(
-                "The site behind this gateway did not answer in time. We do not know whether your last"
-                " action was done; check before you repeat it."
+                "The site behind this gateway did not answer in time. We do not know whether your"
+                " last action was done; check before you repeat it."
             ),
         ),
         "server_error": (
@@ -214,6 +215,7 @@ def live_words() -> Mapping[str, str]:
         "first": _("You are first in line."),
         "about": _("About {time}"),
         "likely": _("very likely less than {time}"),
+        "both": _("{about}, {likely}"),
         "unknown": _("not known yet"),
         "moment": _("less than a minute"),
         "keep": _("You may lock your phone or switch apps. Your place is kept for {time}."),
@@ -223,7 +225,8 @@ def live_words() -> Mapping[str, str]:
         "opens": _("Access opens again in {time}."),
         "every": _("This page reloads every {time}."),
         "returned": _(
-            "Your place moved back because people who had been away returned to their older numbers."
+            "Your place moved back because people who had been away returned to their older "
+            "numbers."
         ),
         "rank": _("Your place moved back because people with priority joined the line."),
         "operator": _("Your place moved back because the operator changed the line."),
@@ -267,8 +270,8 @@ def labels() -> Mapping[str, str]:
         "languages": _("Language"),
         "unsafe": _("This was not sent"),
         "unsafe_text": _(
-            "Your form or action did not reach the site, and nothing was changed. When you are inside,"
-            " send it again."
+            "Your form or action did not reach the site, and nothing was changed. When you are "
+            "inside, send it again."
         ),
         "stopped": _("This page does not reload by itself."),
         "slower": _("Reload less often"),

@@ -1,7 +1,7 @@
 """The published page bundle: loaded once, then one page in microseconds.
 
-Pure. `queueing.page_builder` writes the document; `render` fills it for one visitor. What comes from
-a visitor or an operator is escaped here, once, on its way into a hole.
+Pure. `queueing.page_builder` writes the document; `render` fills it for one visitor. What comes
+from a visitor or an operator is escaped here, once, on its way into a hole.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class PageBundle:
         )
 
     def with_template(self, compiled: Mapping[str, Any] | None) -> PageBundle:
-        """Give a bundle that shows an operator's page to people in line (`compile_template`'s form).
+        """Give a bundle that shows an operator's own page (`compile_template`'s form) in line.
 
         Raises:
             BundleError: the compiled form is not one.
@@ -143,7 +143,10 @@ class PageBundle:
                 break
         else:
             part = self._languages[self.languages[0]]
-        values = live_values(view, part.wording) | {"w": part.script}
+        values = live_values(view, part.wording) | {
+            "w": part.script,
+            "room_name": escape(view.room or view.site),
+        }
         return RenderedPage(fill(template.nodes, values).encode(), list(template.headers))
 
 
@@ -160,14 +163,15 @@ def data_block(text: str) -> str:
 def security_policy(
     scripts: list[str], styles: list[str], *, style_attributes: bool = False
 ) -> str:
-    """Give the page's own policy: nothing from elsewhere, only the inline parts whose hashes are known."""
+    """Give the page's own policy: nothing from elsewhere, inline parts only by their hashes."""
     attributes = "'unsafe-hashes' " if style_attributes else ""
     style = " ".join(f"'{value}'" for value in styles)
     script = " ".join(f"'{value}'" for value in scripts)
     return (
         "default-src 'none'; "
         f"style-src {attributes}{style or chr(39) + 'none' + chr(39)}; script-src {script}; "
-        "img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+        "img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'self'"
     )
 
 

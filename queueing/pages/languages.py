@@ -1,4 +1,4 @@
-"""Which language a visitor gets: remembered choice, then `Accept-Language`, then the default. Pure."""
+"""Which language a visitor gets: remembered choice, `Accept-Language`, default. Pure."""
 
 from __future__ import annotations
 

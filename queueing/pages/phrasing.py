@@ -45,7 +45,7 @@ class Phrasing:
         return self._clock(whole // 60)
 
     def estimate(self, seconds: float, moment: str) -> str:
-        """Say an uncertain length of time, rounded up: to 1, 5 or 15 minutes; `moment` below one."""
+        """Say an uncertain length of time, rounded up to 1, 5 or 15 minutes; below one `moment`."""
         if seconds < 60:
             return moment
         minutes = -int(-seconds // 60)

@@ -1,4 +1,5 @@
-"""A page with holes: `⟪name⟫` is filled, `⟪?name⟫…⟪/name⟫` is kept when a value is there, `⟪!name⟫…⟪/name⟫` when not.
+"""A page with holes: `⟪name⟫` is filled, `⟪?name⟫…⟪/name⟫` is kept when a value is there,
+`⟪!name⟫…⟪/name⟫` when not.
 
 Pure. A text is split once, when a bundle is loaded; filling only joins. Values arrive escaped.
 """

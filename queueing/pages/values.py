@@ -79,8 +79,6 @@ def notice_values(view: PageView, wording: Wording) -> dict[str, str]:
         _refresh_values(values, view, wording, view.refresh_s and max(view.refresh_s, wait))
     elif view.state is PageState.BANNED and view.retry_after_s:
         values["opens"] = wording.say("opens", wording.phrasing.span(view.retry_after_s))
-    elif view.state in _HOPELESS:
-        values["hopeless"] = "1"
     if view.state is not PageState.BLOCKED and view.state not in _HOPELESS:
         values["retry"] = "1"
     data = {"state": view.state, "go": local_address(view.continue_url)}
@@ -146,7 +144,9 @@ def _eta(view: PageView, wording: Wording) -> str:
     half = wording.phrasing.estimate(view.eta.p50, moment)
     most = wording.phrasing.estimate(view.eta.p90, moment)
     about = half if half == moment else wording.say("about", half)
-    return about if most == half else f"{about}, {wording.say('likely', most)}"
+    if most == half:
+        return about
+    return words["both"].replace("{about}", about).replace("{likely}", wording.say("likely", most))
 
 
 def _refresh_values(values: dict[str, str], view: PageView, wording: Wording, seconds: int) -> None:

@@ -76,8 +76,8 @@ class Eta:
 class PageView:
     """Everything one page shows. Empty text, 0 and None leave the part out.
 
-    The addresses are paths on the visitor's own host. `language_url` and `refresh_url` are prefixes:
-    the page appends a language code, or a number of seconds (0 = stop).
+    The addresses are paths on the visitor's own host. `language_url` and `refresh_url` are
+    prefixes: the page appends a language code, or a number of seconds (0 = stop).
     """
 
     state: PageState

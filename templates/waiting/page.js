@@ -42,7 +42,7 @@ const at = (text, time) => text.replace("{time}", time);
 const etaText = (eta) => {
   if (!eta) return w.unknown;
   const half = guess(eta.p50), most = guess(eta.p90), about = half === w.moment ? half : at(w.about, half);
-  return most === half ? about : about + ", " + at(w.likely, most);
+  return most === half ? about : w.both.replace("{about}", about).replace("{likely}", at(w.likely, most));
 };
 const aheadText = (n) => (n > 0 ? form(w.ahead, n) : w.first);
 
