@@ -35,6 +35,9 @@ __all__ = [
 FLAGS_VARIABLE = "CORVUS_FLAGS"
 """How the supervisor hands its command-line flags to its children: a JSON object of name → text."""
 
+HANDED_DOWN = frozenset({FLAGS_VARIABLE, "CORVUS_STORE_URL", "CORVUS_MACHINE_DIR"})
+"""What only the supervisor sets, for its children: no settings of an operator."""
+
 _MAIN = RoomId("main")
 
 
@@ -158,9 +161,10 @@ def read(setting: Setting, text: str) -> Any:
     """
     try:
         return READERS[setting.kind](text.strip(), setting.bounds)
-    except ValueError as error:
+    except ValueError:
         shown = "the value" if setting.secret else f"“{text}”"
-        raise BadSetting(setting.name, f"{shown} is not allowed: it must be {error}.") from None
+        message = f"{shown} is not allowed: it must be {setting.allowed}."
+        raise BadSetting(setting.name, message) from None
 
 
 def contradictions(effective: Effective) -> list[BadSetting]:
@@ -242,5 +246,5 @@ def _handed_down(environ: Mapping[str, str]) -> dict[str, str]:
 def unknown_names(environ: Mapping[str, str]) -> list[str]:
     """Name the `CORVUS_` variables that no setting reads: most likely misspelt."""
     files = {f"{s.name}_FILE" for s in SETTINGS.values() if s.secret}
-    known = SETTINGS.keys() | files | {FLAGS_VARIABLE}
+    known = SETTINGS.keys() | files | HANDED_DOWN
     return sorted(n for n in environ if n.startswith("CORVUS_") and n not in known)

@@ -1,8 +1,8 @@
 """How the text of a setting becomes a value, one small function per kind.
 
 Pure. Each reader takes the text and the setting's bounds and gives the value, or raises
-`ValueError`
-whose message is what is allowed, as the end of the sentence “it must be …”.
+`ValueError`;
+what would be allowed is said by `Setting.allowed`, as the end of the sentence “it must be …”.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"  # bool
     DURATION = "duration"  # float, seconds
     SIZE = "size"  # int, bytes
-    TEXT = "text"  # str
+    COOKIE_PATH = "cookie path"  # str
+    DOMAIN = "domain"  # str; "" = none
     ORIGIN = "origin"  # str, `http://host:port` without a path; "" = none
     URL = "url"  # str; "" = none
     PATH = "path"  # Path, or None
     PATHS = "paths"  # tuple[str, ...] of URL path rules
     NETWORKS = "networks"  # tuple[str, ...] of networks in canonical form
+    HOSTS = "hosts"  # tuple[str, ...] of host names or addresses
     ADDRESS = "address"  # HostPort, or None
     CHOICE = "choice"  # str
     SECRET = "secret"  # noqa: S105 - a kind, not a secret: str; "" = none
@@ -104,6 +106,11 @@ class Setting:
         return not self.restart and not self.secret
 
     @property
+    def allowed(self) -> str:
+        """Say what the value must be."""
+        return _ALLOWED[self.kind](self.bounds)
+
+    @property
     def flag(self) -> str:
         """Name its flag of `manage.py up`; a secret has none, for process lists show flags."""
         if self.secret:
@@ -118,94 +125,74 @@ _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 _PATH_RULE = re.compile(r"/[\x21-\x7e]*")
+_HOST = re.compile(r"\.?[a-z0-9.-]+|\[[0-9a-f:]+\]")
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^:\s\[\]/]*)):([0-9]{1,5})", re.ASCII)
 
 
-def _between(what: str, bounds: Bounds, show: Callable[[float], str]) -> str:
-    match bounds.low, bounds.high:
-        case None, None:
-            return what
-        case low, None:
-            return f"{what}, at least {show(low)}" if low is not None else what
-        case None, high:
-            return f"{what}, at most {show(high)}" if high is not None else what
-        case low, high:
-            return f"{what} between {show(low)} and {show(high)}"
-    return what
+def _must(holds: object) -> None:
+    if not holds:
+        raise ValueError
 
 
-def _fits(value: float, bounds: Bounds) -> bool:
-    above = bounds.low is None or value >= bounds.low
-    return above and (bounds.high is None or value <= bounds.high)
+def _fits(value: float, bounds: Bounds) -> None:
+    _must(bounds.low is None or value >= bounds.low)
+    _must(bounds.high is None or value <= bounds.high)
 
 
 def _integer(text: str, bounds: Bounds) -> int:
-    if not re.fullmatch(r"-?[0-9]{1,15}", text, re.ASCII) or not _fits(int(text), bounds):
-        raise ValueError(_between("a whole number", bounds, lambda n: f"{int(n)}"))
+    _must(re.fullmatch(r"-?[0-9]{1,15}", text, re.ASCII))
+    _fits(int(text), bounds)
     return int(text)
 
 
 def _boolean(text: str, bounds: Bounds) -> bool:
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise ValueError("true or false")
-
-
-def _span(seconds: float) -> str:
-    return format_duration(round(seconds * 1000))
+    _must(text.lower() in _TRUE | _FALSE)
+    return text.lower() in _TRUE
 
 
 def _duration(text: str, bounds: Bounds) -> float:
-    allowed = _between("a span of time such as 15, 15s, 5m, 1h or 250ms", bounds, _span)
-    try:
-        seconds = parse_duration(text) / 1000
-    except ValueError:
-        raise ValueError(allowed) from None
-    if not _fits(seconds, bounds):
-        raise ValueError(allowed)
+    seconds = parse_duration(text) / 1000
+    _fits(seconds, bounds)
     return seconds
 
 
 def _size(text: str, bounds: Bounds) -> int:
     match = _SIZE.fullmatch(text)
-    size = int(match[1]) * _SIZES[(match[2] or "").lower()] if match else -1
-    if not match or not _fits(size, bounds):
-        raise ValueError(
-            _between(
-                "a size in bytes such as 65536, 32KB, 10MB or 1GB", bounds, lambda n: f"{int(n)}"
-            )
-        )
+    if match is None:
+        raise ValueError
+    size = int(match[1]) * _SIZES[(match[2] or "").lower()]
+    _fits(size, bounds)
     return size
 
 
 def _text(text: str, bounds: Bounds) -> str:
-    if not text.isprintable() or not _fits(len(text), bounds):
-        raise ValueError(_between("printable text, its length", bounds, lambda n: f"{int(n)}"))
+    _must(text.isprintable())
+    _fits(len(text), bounds)
     return text
 
 
+def _cookie_path(text: str, bounds: Bounds) -> str:
+    _must(re.fullmatch(r"/[\x21-\x3a\x3c-\x7e]{0,199}", text))  # RFC 6265 path-value: no ";"
+    return text
+
+
+def _domain(text: str, bounds: Bounds) -> str:
+    _must(re.fullmatch(r"(?:\.?[a-z0-9-]+(?:\.[a-z0-9-]+)*)?", text.lower()) and len(text) <= 253)
+    return text.lower()
+
+
 def _origin(text: str, bounds: Bounds) -> str:
-    allowed = "http://host:port or https://host:port, without a path"
     if not text:
         return ""
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        raise ValueError(allowed) from None
-    plain = not (parts.username or parts.password or parts.query or parts.fragment)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not plain or port == 0:
-        raise ValueError(allowed)
-    if parts.path not in ("", "/") or not re.fullmatch(r"[\x21-\x7e]+", text):
-        raise ValueError(allowed)
+    parts = urlsplit(text)
+    _must(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
+    _must(not (parts.username or parts.password or parts.query or parts.fragment))
+    _must(parts.path in ("", "/") and re.fullmatch(r"[\x21-\x7e]+", text))
     return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
 def _url(text: str, bounds: Bounds) -> str:
-    allowed = "a URL that begins with " + " or ".join(f"{c}://" for c in bounds.choices)
-    if text and urlsplit(text).scheme not in bounds.choices:
-        raise ValueError(allowed)
+    _must(not text or urlsplit(text).scheme in bounds.choices)
     return text
 
 
@@ -220,46 +207,39 @@ def _list(text: str) -> list[str]:
 def _paths(text: str, bounds: Bounds) -> tuple[str, ...]:
     rules = _list(text)
     for rule in rules:
-        if not _PATH_RULE.fullmatch(rule) or "*" in rule.removesuffix("/*"):
-            raise ValueError(
-                "paths that begin with /, separated by commas; /* at the end covers all below"
-            )
+        _must(_PATH_RULE.fullmatch(rule) and "*" not in rule.removesuffix("/*"))
     return tuple(dict.fromkeys(rules))
 
 
+def _hosts(text: str, bounds: Bounds) -> tuple[str, ...]:
+    names = _list(text.lower())
+    _must(all(_HOST.fullmatch(name) for name in names))
+    return tuple(dict.fromkeys(names))
+
+
 def _networks(text: str, bounds: Bounds) -> tuple[str, ...]:
-    found: list[str] = []
-    for part in _list(text):
-        try:
-            found.append(str(ipaddress.ip_network(part)))
-        except ValueError:
-            raise ValueError(
-                "addresses or networks such as 192.0.2.1 or 2001:db8::/32, separated by commas,"
-                " with no bits set beyond the prefix"
-            ) from None
-    if len(set(found)) != len(found):
-        raise ValueError("networks that each appear once")
+    found = [str(ipaddress.ip_network(part)) for part in _list(text)]
+    _must(len(set(found)) == len(found))
     return tuple(found)
 
 
 def _address(text: str, bounds: Bounds) -> HostPort | None:
     if not text:
         return None
-    match = re.fullmatch(r"(?:\[([0-9a-fA-F:.%]+)\]|([^:\s\[\]/]*)):([0-9]{1,5})", text)
-    if not match or int(match[3]) > 65535:
-        raise ValueError("host:port or :port, such as 127.0.0.1:8081, [::1]:8081 or :8080")
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match[3]) > 65535:
+        raise ValueError
     return HostPort(match[1] or match[2] or "", int(match[3]))
 
 
 def _choice(text: str, bounds: Bounds) -> str:
-    if text not in bounds.choices:
-        raise ValueError(" or ".join(bounds.choices))
+    _must(text in bounds.choices)
     return text
 
 
 def _secret(text: str, bounds: Bounds) -> str:
-    if text and not _fits(len(text), bounds):
-        raise ValueError(f"at least {int(bounds.low or 0)} characters long")
+    if text:
+        _fits(len(text), bounds)
     return text
 
 
@@ -268,13 +248,53 @@ READERS: dict[Kind, Reader] = {
     Kind.BOOLEAN: _boolean,
     Kind.DURATION: _duration,
     Kind.SIZE: _size,
-    Kind.TEXT: _text,
+    Kind.COOKIE_PATH: _cookie_path,
+    Kind.DOMAIN: _domain,
     Kind.ORIGIN: _origin,
     Kind.URL: _url,
     Kind.PATH: _path,
     Kind.PATHS: _paths,
     Kind.NETWORKS: _networks,
+    Kind.HOSTS: _hosts,
     Kind.ADDRESS: _address,
     Kind.CHOICE: _choice,
     Kind.SECRET: _secret,
+}
+
+
+def _between(what: str, bounds: Bounds, show: Callable[[float], str]) -> str:
+    if bounds.low is not None and bounds.high is not None:
+        return f"{what} between {show(bounds.low)} and {show(bounds.high)}"
+    return what if bounds.low is None else f"{what}, at least {show(bounds.low)}"
+
+
+def _whole(number: float) -> str:
+    return str(int(number))
+
+
+def _span(seconds: float) -> str:
+    return format_duration(round(seconds * 1000))
+
+
+_ALLOWED: dict[Kind, Callable[[Bounds], str]] = {
+    Kind.INTEGER: lambda b: _between("a whole number", b, _whole),
+    Kind.BOOLEAN: lambda b: "true or false",
+    Kind.DURATION: lambda b: _between("a span of time such as 15, 15s, 5m, 1h or 250ms", b, _span),
+    Kind.SIZE: lambda b: _between("bytes such as 65536, 32KB, 10MB or 1GB", b, _whole),
+    Kind.COOKIE_PATH: lambda b: "a path that begins with /, without spaces and semicolons",
+    Kind.DOMAIN: lambda b: "a domain such as example.org, or empty",
+    Kind.ORIGIN: lambda b: "http://host:port or https://host:port, without a path",
+    Kind.URL: lambda b: "a URL that begins with " + " or ".join(f"{c}://" for c in b.choices),
+    Kind.PATH: lambda b: "a path of this machine",
+    Kind.PATHS: lambda b: (
+        "paths that begin with /, separated by commas; /* at the end covers all below"
+    ),
+    Kind.NETWORKS: lambda b: (
+        "addresses or networks such as 192.0.2.1 or 2001:db8::/32, separated by commas, each once,"
+        " with no bits set beyond the prefix"
+    ),
+    Kind.HOSTS: lambda b: "host names or addresses, separated by commas",
+    Kind.ADDRESS: lambda b: "host:port or :port, such as 127.0.0.1:8081, [::1]:8081 or :8080",
+    Kind.CHOICE: lambda b: " or ".join(b.choices),
+    Kind.SECRET: lambda b: f"at least {int(b.low or 0)} characters long",
 }

@@ -11,7 +11,7 @@ from dataclasses import replace
 from corvus_site.setting_kinds import Bounds, Kind, Setting
 from corvus_site.setting_list_site import ROOM, SITE
 
-_STORES = ("redis", "rediss", "valkey", "valkeys", "unix", "redis+sentinel", "redis+cluster")
+_STORES = ("redis", "rediss", "unix")
 
 _PROCESSES = (
     Setting(
@@ -46,6 +46,30 @@ _PROCESSES = (
         default="127.0.0.1:8081",
         restart=True,
         help="Where operators reach the console. Visitors' addresses never show it.",
+    ),
+    Setting(
+        name="CORVUS_CONSOLE_HOSTS",
+        kind=Kind.HOSTS,
+        restart=True,
+        help="Names by which operators may address the console, separated by commas. Empty: localhost,"
+        " loopback addresses and the host of CORVUS_CONSOLE_LISTEN; any name when that is every"
+        " interface.",
+    ),
+    Setting(
+        name="CORVUS_LOG_FORMAT",
+        kind=Kind.CHOICE,
+        default="text",
+        bounds=Bounds(choices=("text", "json")),
+        restart=True,
+        help="How log lines are written: text for people, json for machines.",
+    ),
+    Setting(
+        name="CORVUS_LOG_LEVEL",
+        kind=Kind.CHOICE,
+        default="info",
+        bounds=Bounds(choices=("debug", "info", "warning", "error")),
+        restart=True,
+        help="The least grave log lines that are written.",
     ),
     Setting(
         name="CORVUS_DATA_DIR",
@@ -89,11 +113,8 @@ _PROCESSES = (
         name="CORVUS_BROKER_URL",
         kind=Kind.URL,
         restart=True,
-        bounds=Bounds(
-            choices=("redis", "rediss", "unix", "redis+socket", "sentinel", "amqp", "amqps")
-        ),
-        help="Message broker of the background worker. Empty: the store (which must then be no"
-        " cluster).",
+        bounds=Bounds(choices=("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")),
+        help="Message broker of the background worker. Empty: the store.",
     ),
     Setting(
         name="DATABASE_URL",

@@ -176,16 +176,14 @@ SITE = (
     ),
     Setting(
         name="CORVUS_COOKIE_PATH",
-        kind=Kind.TEXT,
+        kind=Kind.COOKIE_PATH,
         default="/",
-        bounds=Bounds(1, 200),
         gateway_field="cookie_path",
         help="Path of the gateway's cookies.",
     ),
     Setting(
         name="CORVUS_COOKIE_DOMAIN",
-        kind=Kind.TEXT,
-        bounds=Bounds(0, 253),
+        kind=Kind.DOMAIN,
         gateway_field="cookie_domain",
         help="Domain of the gateway's cookies. Empty: the host that the visitor asked for.",
     ),

@@ -1,0 +1,231 @@
+"""Proxy hosts, settings, published versions and signing keys in the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+
+from proxy import queries, services
+from proxy.forms import ProxyHostForm, SettingsForm
+from proxy.models import ConfigVersion, KeyGeneration, ProxyHost, RoomBinding, SavedSetting
+from queueing.refusals import ShowsRefusals
+
+
+def say_if_behind(request: HttpRequest) -> None:
+    """Warn the operator while the newest configuration has not reached the store."""
+    if queries.is_behind():
+        messages.warning(
+            request,
+            "Saved, but the store cannot be reached: gateways still run the configuration before."
+            " It is published as soon as the store answers.",
+        )
+
+
+class RoomBindingInline(admin.TabularInline):  # type: ignore[type-arg]
+    """A host's rooms by path."""
+
+    model = RoomBinding
+    extra = 0
+    verbose_name = "room"
+    verbose_name_plural = "rooms by path"
+
+
+@admin.register(ProxyHost)
+class ProxyHostAdmin(ShowsRefusals):
+    """Hosts: names, origin, rooms."""
+
+    form = ProxyHostForm
+    inlines = [RoomBindingInline]
+    list_display = ["label", "all_names", "origin"]
+    search_fields = ["label", "origin", "names__name"]
+    show_full_result_count = False
+    fieldsets = [
+        (None, {"fields": ["label", "host_names", "origin"]}),
+        ("Forwarding", {"fields": ["preserve_host", "verify_origin", "path_case"]}),
+        ("Waiting", {"fields": ["bypass", "session_cookie"]}),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        """Fetch the names with the hosts."""
+        return super().get_queryset(request).prefetch_related("names")
+
+    @admin.display(description="names")
+    def all_names(self, host: ProxyHost) -> str:
+        """Show every name."""
+        return ", ".join(n.name for n in host.names.all())
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ProxyHost | None = None) -> list[str]:
+        """Keep what the settings say of the catch-all: it is changed on the settings page."""
+        return ["origin", "preserve_host", "bypass"] if obj and obj.catch_all else []
+
+    def has_delete_permission(self, request: HttpRequest, obj: ProxyHost | None = None) -> bool:
+        """Keep the catch-all."""
+        return not (obj and obj.catch_all) and super().has_delete_permission(request, obj)
+
+    def save_model(self, request: HttpRequest, obj: ProxyHost, form: Any, change: bool) -> None:
+        """Wait: host, names and rooms are one act, see `save_related`."""
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Write host, names and rooms through the service, and publish once."""
+        rules = [
+            services.Rule(row["path"], row["room"].pk)
+            for formset in formsets
+            for row in formset.cleaned_data
+            if row and not row.get("DELETE")
+        ]
+        services.save_host(
+            host=form.instance,
+            names=form.cleaned_data["host_names"],
+            rules=rules,
+            author=request.user.get_username(),
+        )
+        for formset in formsets:
+            formset.new_objects, formset.changed_objects, formset.deleted_objects = [], [], []
+        say_if_behind(request)
+
+    def delete_model(self, request: HttpRequest, obj: ProxyHost) -> None:
+        """Delete through the service."""
+        services.remove_host(host=obj, author=request.user.get_username())
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        """Delete through the service, one by one; the catch-all stays."""
+        for host in queryset.filter(catch_all=False):
+            self.delete_model(request, host)
+
+
+class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
+    """What is looked at and never edited."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+
+@admin.register(SavedSetting)
+class SettingsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """The settings page: every setting with value, source, bounds and help; all or nothing."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Settings are not added, only changed."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Giving a setting back is a choice on the page."""
+        return False
+
+    def change_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Lead to the one page."""
+        return HttpResponseRedirect(reverse("admin:proxy_savedsetting_changelist"))
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the page, or save what was changed on it."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        posted = request.method == "POST"
+        if posted and not self.has_change_permission(request):
+            raise PermissionDenied
+        form = SettingsForm(
+            queries.effective(), queries.saved_settings(), request.POST if posted else None
+        )
+        if posted and form.is_valid() and self._saved(request, form):
+            return HttpResponseRedirect(request.path)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Settings",
+            "form": form,
+            "groups": list(form.groups()),
+            "opts": self.model._meta,
+            "can_save": self.has_change_permission(request),
+        }
+        status = 400 if posted else 200
+        return TemplateResponse(request, "admin/proxy/settings.html", context, status=status)
+
+    def _saved(self, request: HttpRequest, form: SettingsForm) -> bool:
+        try:
+            changed = services.save_settings(
+                values=form.wishes(), author=request.user.get_username()
+            )
+        except services.SettingsRefused as refusal:
+            for name, texts in refusal.message_dict.items():
+                for text in texts:
+                    form.add_error(name if name in form.fields else None, text)
+            return False
+        if changed:
+            self.message_user(request, f"Saved: {', '.join(sorted(changed))}.", messages.SUCCESS)
+            say_if_behind(request)
+        else:
+            self.message_user(request, "Nothing was changed.", messages.INFO)
+        return True
+
+
+@admin.register(ConfigVersion)
+class ConfigVersionAdmin(ReadOnly):
+    """What was published, by whom, and when the store had it."""
+
+    list_display = ["number", "created_at", "author", "note", "delivered_at"]
+    date_hierarchy = "created_at"
+    search_fields = ["author", "note"]
+    show_full_result_count = False
+    fields = ["number", "created_at", "delivered_at", "author", "note", "digest", "readable"]
+
+    @admin.display(description="document")
+    def readable(self, version: ConfigVersion) -> str:
+        """Show the document with indentation."""
+        import json
+
+        text = json.dumps(json.loads(version.document), indent=2, ensure_ascii=False)
+        return format_html('<pre class="corvus-document">{}</pre>', text)
+
+
+@admin.register(KeyGeneration)
+class KeyGenerationAdmin(ReadOnly):
+    """Generations of signing keys, and the button that begins the next."""
+
+    list_display = ["number", "rotated_at", "author"]
+    change_list_template = "admin/proxy/keys.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the rotation."""
+        own = path(
+            "rotate/", self.admin_site.admin_view(self.rotate_view), name="proxy_rotate_secret"
+        )
+        return [own, *super().get_urls()]
+
+    def rotate_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask, then rotate; a rotation that would hurt living passes is refused unless forced."""
+        if not request.user.has_perm("proxy.add_keygeneration"):
+            raise PermissionDenied
+        back = reverse("admin:proxy_keygeneration_changelist")
+        if request.method == "POST":
+            try:
+                number = services.rotate_secret(
+                    author=request.user.get_username(), force=request.POST.get("force") == "yes"
+                )
+            except services.TooSoon as refusal:
+                messages.error(request, str(refusal))
+            else:
+                messages.success(request, f"Generation {number} signs now.")
+                say_if_behind(request)
+            return HttpResponseRedirect(back)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Rotate the signing keys",
+            "opts": self.model._meta,
+        }
+        return TemplateResponse(request, "admin/proxy/rotate.html", context)

@@ -1,0 +1,50 @@
+"""From models and effective settings to the gateway's snapshot. Reads only; `proxy.services`
+publishes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from proxy.effective import Effective
+from proxy.gateway.snapshot import GatewaySettings, Host, RoomRule, Snapshot
+from proxy.models import ProxyHost
+from queueing import queries as rooms
+from queueing.config import RoomId
+
+
+def compile_snapshot(*, effective: Effective, key_generation: int, pages: str) -> Snapshot:
+    """Give the whole configuration, not numbered yet. `pages` is the digest of the page bundle."""
+    hosts = ProxyHost.objects.prefetch_related("names", "bindings").order_by("id")
+    configs = rooms.room_configs()
+    return Snapshot(
+        key_generation=key_generation,
+        pages=pages,
+        settings=GatewaySettings(**effective.gateway_fields()),
+        hosts=tuple(_host(host) for host in hosts),
+        rooms={config.id: config for config in configs},
+    )
+
+
+def _host(host: ProxyHost) -> Host:
+    return Host(
+        id=host.pk,
+        names=tuple(sorted(n.name for n in host.names.all())),
+        origin=host.origin,
+        preserve_host=host.preserve_host,
+        verify_origin=host.verify_origin,
+        path_case=host.path_case,
+        bypass=tuple(host.bypass.split()),
+        rooms=tuple(
+            RoomRule(path=b.path, room=RoomId(b.room_id))
+            for b in sorted(host.bindings.all(), key=lambda b: b.path)
+        ),
+        session_cookie=host.session_cookie,
+    )
+
+
+def fingerprint(snapshot: Snapshot) -> str:
+    """Name a configuration by what it says, whatever its number and time (WR-65)."""
+    plain = replace(snapshot, version=0, published_ms=0)
+    return hashlib.sha256(plain.dump()).hexdigest()

@@ -1,0 +1,169 @@
+"""Publishing: one whole, validated configuration into database and store.
+
+The version's row is written in the transaction of the change that it is about; once that is
+committed it
+goes to the store. A store that is down leaves the row undelivered, and `keep_published` tries
+again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import redis
+import structlog
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+
+from proxy import queries, store
+from proxy.compile import compile_snapshot, fingerprint
+from proxy.gateway.snapshot import Snapshot, SnapshotError, load
+from proxy.models import ConfigVersion, PageBundle
+from queueing.queries import room_configs, room_store, store_client
+from queueing.store import StoreError
+
+_log = structlog.get_logger("corvus.publish")
+
+STORE_ERRORS = (redis.RedisError, StoreError, OSError)
+
+
+def publish(*, author: str, note: str = "") -> ConfigVersion:
+    """Compile, validate and publish what the database says now; gives the version in force.
+
+    The same configuration as the newest version makes no new one (WR-65).
+
+    Raises:
+        ValidationError: it cannot be used; the old one stays in force.
+    """
+    with transaction.atomic():
+        newest = ConfigVersion.objects.select_for_update().order_by("-number").first()
+        snapshot = _validated(_compile())
+        digest = fingerprint(snapshot)
+        if newest is not None and newest.digest == digest:
+            version = newest
+        else:
+            version = _record(snapshot, (newest.number if newest else 0) + 1, author, note)
+        transaction.on_commit(lambda: _deliver_softly(version))
+    return version
+
+
+def _compile() -> Snapshot:
+    return compile_snapshot(
+        effective=queries.effective(),
+        key_generation=queries.key_generation(),
+        pages=_bundle().digest,
+    )
+
+
+def _validated(snapshot: Snapshot) -> Snapshot:
+    try:
+        return load(snapshot.dump())
+    except SnapshotError as error:
+        raise ValidationError(f"The configuration cannot be published: {error}.") from None
+
+
+def _bundle() -> PageBundle:
+    """Give the page bundle of this release; its digest changes only when a page does."""
+    from queueing.page_builder import build_bundle
+
+    content = build_bundle()
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    bundle, _ = PageBundle.objects.get_or_create(digest=digest, defaults={"content": content})
+    return bundle
+
+
+def _record(snapshot: Snapshot, number: int, author: str, note: str) -> ConfigVersion:
+    now = timezone.now()
+    numbered = replace(snapshot, version=number, published_ms=int(now.timestamp() * 1000))
+    return ConfigVersion.objects.create(
+        number=number,
+        document=numbered.dump().decode(),
+        digest=fingerprint(snapshot),
+        pages=snapshot.pages,
+        author=author,
+        note=note[:300],
+        created_at=now,
+    )
+
+
+def _deliver_softly(version: ConfigVersion) -> None:
+    try:
+        deliver(version)
+    except STORE_ERRORS as error:
+        _log.warning("not delivered yet", version=version.number, error=str(error))
+
+
+def deliver(version: ConfigVersion) -> bool:
+    """Bring a version into the store, with every room's own configuration.
+
+    Returns:
+        False when the store holds a higher number (another console, or a restored database).
+
+    Raises:
+        redis.RedisError, StoreError, OSError: the store cannot be reached or did not do it.
+    """
+    client = store_client()
+    lost = version.delivered_at is not None and store.stored_version(client) is None
+    rooms = room_store()
+    for config in room_configs():
+        # A store that has lost what was delivered has lost the line too (WR-63).
+        rooms.recover(config) if lost else rooms.configure(config)
+    bundle = bytes(PageBundle.objects.get(digest=version.pages).content)
+    done = store.deliver(
+        client,
+        number=version.number,
+        document=version.document.encode(),
+        pages=version.pages,
+        bundle=bundle,
+    )
+    if done and version.delivered_at is None:
+        version.delivered_at = timezone.now()
+        ConfigVersion.objects.filter(pk=version.pk).update(delivered_at=version.delivered_at)
+        _log.info("published", version=version.number, author=version.author, note=version.note)
+    return done
+
+
+def keep_published() -> str:
+    """Make the store hold the newest version; say what was done. Safe to repeat.
+
+    Raises:
+        redis.RedisError, StoreError, OSError: the store cannot be reached.
+    """
+    held = store.stored_version(store_client())  # asked first: rows are committed before delivery
+    newest = queries.newest_version()
+    if newest is None:
+        return "nothing to publish yet"
+    if held == newest.number and _same(newest, store.stored_document(store_client())):
+        if newest.delivered_at is None:
+            ConfigVersion.objects.filter(pk=newest.pk).update(delivered_at=timezone.now())
+        return f"version {newest.number} is in the store"
+    if held is not None and held >= newest.number:
+        newest = _above(held, newest)
+    deliver(newest)
+    return f"version {newest.number} delivered"
+
+
+def _same(version: ConfigVersion, document: bytes | None) -> bool:
+    return document is not None and document == version.document.encode()
+
+
+def _above(held: int, newest: ConfigVersion) -> ConfigVersion:
+    """Renumber: the database was restored from a copy, and the store knows a later number."""
+    snapshot = replace(load(newest.document.encode()), version=0, published_ms=0)
+    with transaction.atomic():
+        return _record(
+            snapshot, held + 1, "corvus", f"version {newest.number} again, above the store's {held}"
+        )
+
+
+def prune_versions(*, keep: int = 100) -> int:
+    """Delete all but the newest versions and the bundles that none of them names."""
+    kept: Any = ConfigVersion.objects.order_by("-number")[:keep]
+    oldest = min((v.number for v in kept), default=0)
+    deleted, _ = ConfigVersion.objects.filter(number__lt=oldest).delete()
+    named = ConfigVersion.objects.values_list("pages", flat=True)
+    PageBundle.objects.exclude(digest__in=list(named)).delete()
+    return deleted

@@ -1,0 +1,61 @@
+"""The room's form: what must be chosen is not preselected, and a template is checked on upload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.core.files.uploadedfile import UploadedFile
+
+from queueing.models import Room
+
+LARGEST_PAGE = 256 * 1024
+
+
+class RoomForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Create or change a room. Errors of combinations come from `Room.clean`."""
+
+    page_upload = forms.FileField(
+        label="Own waiting page",
+        required=False,
+        help_text="An HTML template of your own instead of the built-in page, at most 256 KB. It is"
+        " checked when you save. Leave empty to keep what there is.",
+    )
+    page_remove = forms.BooleanField(
+        label="Back to the built-in page",
+        required=False,
+        help_text="Removes the uploaded template.",
+    )
+
+    class Meta:
+        model = Room
+        exclude = ["page_html", "version", "changed_at"]  # noqa: DJ006 - every field an operator has
+
+    def clean(self) -> dict[str, Any]:
+        """Check an uploaded template; refuse upload and removal at once."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        upload = cleaned.get("page_upload")
+        if upload and cleaned.get("page_remove"):
+            self.add_error("page_remove", "Upload a page or remove it, not both.")
+        elif upload:
+            self._take(upload)
+        elif cleaned.get("page_remove"):
+            self.instance.page_html = ""
+        return cleaned
+
+    def _take(self, upload: UploadedFile) -> None:
+        from queueing.page_check import check
+
+        if (upload.size or 0) > LARGEST_PAGE:
+            self.add_error(
+                "page_upload", f"{upload.size} bytes are not allowed: at most {LARGEST_PAGE}."
+            )
+            return
+        try:
+            html = upload.read().decode("utf-8")
+        except UnicodeDecodeError as error:
+            self.add_error("page_upload", f"The file is not UTF-8 text (byte {error.start}).")
+            return
+        for problem in check(html):
+            self.add_error("page_upload", f"Line {problem.line}: {problem.message}")
+        self.instance.page_html = html

@@ -1,0 +1,273 @@
+"""The waiting room as operators keep it. What it means lies in `queueing.config`; writes in
+`queueing.services`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import F, Q
+
+from queueing.config import BOUNDS, InsideNow, Mode, OnOutage, RoomConfig, RoomId, Unit, problems
+from queueing.fields import DurationField
+
+MODES = {
+    Mode.OPEN: "Open: people are let in as slots are free",
+    Mode.PAUSED: "Paused: nobody is let in; numbers are kept and newcomers join the line",
+    Mode.CLOSED: "Closed: newcomers are told so; the line is served",
+    Mode.REJECT: "Rejecting: nobody new is let in or queued; places are kept",
+    Mode.OFF: "Off: no limit any more; the line is let in under the rate",
+}
+UNITS = {
+    Unit.VISITORS: "Visitors: people hold a slot while they keep coming back",
+    Unit.REQUESTS: "Requests: a page holds a slot while the site works on it",
+}
+ON_OUTAGE = {
+    OnOutage.CLOSED: "Closed: newcomers see “try again later”; people inside stay inside",
+    OnOutage.OPEN: "Open: newcomers are let in, at most the number below a second",
+}
+INSIDE_NOW = {
+    InsideNow.KEEP: "Keep: whoever the site knows by its session cookie stays inside and is counted",
+    InsideNow.QUEUE: "Queue: everybody asks for a slot like a newcomer",
+}
+
+
+def _number(field: str, default: int, verbose: str, help_text: str) -> Any:
+    low, high = BOUNDS[field]
+    return models.PositiveBigIntegerField(
+        verbose,
+        default=default,
+        validators=[MinValueValidator(low), MaxValueValidator(high)],
+        help_text=help_text,
+    )
+
+
+class Room(models.Model):
+    """One waiting room. Field names are those of `RoomConfig`; `*_ms` are milliseconds."""
+
+    id = models.SlugField(
+        "short name",
+        primary_key=True,
+        max_length=32,
+        help_text="1 to 32 of a-z, 0-9 and -. Part of cookie names and addresses; it cannot be changed later.",
+    )
+    name = models.CharField(
+        max_length=100,
+        help_text="What visitors and operators read, such as “Autumn sale”.",
+    )
+    mode = models.CharField(
+        max_length=8,
+        choices=MODES,
+        default=Mode.OPEN,
+        help_text="What the room does at the moment.",
+    )
+    unit = models.CharField(
+        "capacity counts",
+        max_length=8,
+        choices=UNITS,
+        default=Unit.VISITORS,
+        help_text="What one slot is.",
+    )
+    capacity = _number(
+        "capacity",
+        434,
+        "capacity",
+        "How many may be inside at once. 0 holds the line: nobody is let in. Lowering it sends nobody away.",
+    )
+    rate = _number(
+        "rate",
+        0,
+        "admissions per second",
+        "Most people let in within any one second. 0: no limit.",
+    )
+    active_ttl_ms = DurationField(
+        "idle limit",
+        default=300_000,
+        help_text="How long someone inside may do nothing before the slot is free for the next, such as 5m."
+        " At least twice the pass renewal: somebody idle for less than the idle limit minus the pass renewal"
+        " never loses the slot.",
+    )
+    absolute_ttl_ms = DurationField(
+        "longest stay",
+        default=0,
+        help_text="How long someone may stay inside at most, busy or not, such as 1h. 0: no limit.",
+    )
+    essential_limit = models.BooleanField(
+        "longest stay cannot be extended",
+        default=False,
+        help_text="Visitors are told the limit from the start and cannot lengthen it. Otherwise they can, ten"
+        " times at least.",
+    )
+    refresh_ms = DurationField(
+        "pass renewal",
+        default=15_000,
+        help_text="How often a visitor's pass is renewed, such as 15s. Shorter notices absence sooner, longer"
+        " costs the store less.",
+    )
+    grant_ttl_ms = DurationField(
+        "claim time",
+        default=60_000,
+        help_text="How long a slot is kept for someone whose turn has come, such as 60s.",
+    )
+    queue_ttl_ms = DurationField(
+        "silence allowed",
+        default=135_000,
+        help_text="How long someone waiting may be silent before others are let past, such as 135s. The number"
+        " is kept. Hidden tabs check in once a minute.",
+    )
+    return_window_ms = DurationField(
+        "return window",
+        default=600_000,
+        help_text="How long the place of someone silent is kept, counted from the last sign of life, such as"
+        " 10m. At least the silence allowed.",
+    )
+    admit_ttl_ms = DurationField(
+        "pass lifetime",
+        default=600_000,
+        help_text="How long a pass is good when the capacity counts requests, such as 10m.",
+    )
+    max_queue = _number(
+        "max_queue",
+        100_000,
+        "longest line",
+        "Most people waiting; later ones are told that it is full. 0: no limit.",
+    )
+    entries_per_minute = _number(
+        "entries_per_minute",
+        60,
+        "new places per address and minute",
+        "New places that one address (one /64 for IPv6) may take in a minute. People who have a place are"
+        " not touched. 0: no limit.",
+    )
+    polls_per_second = _number(
+        "polls_per_second",
+        3,
+        "status checks per second",
+        "Status checks that one visitor may make in a second.",
+    )
+    on_outage = models.CharField(
+        "when the store is down",
+        max_length=8,
+        choices=ON_OUTAGE,
+        help_text="What newcomers meet while Valkey or Redis cannot be reached. People inside stay inside"
+        " either way.",
+    )
+    open_rate = _number(
+        "open_rate",
+        10,
+        "let in per second while the store is down",
+        "Per gateway machine, and only if the choice above is “open”.",
+    )
+    bind_network = models.BooleanField(
+        "check again on a new network",
+        default=False,
+        help_text="A pass that comes from another network is checked once more. The place is kept.",
+    )
+    inside_now = models.CharField(
+        "who is inside now",
+        max_length=8,
+        choices=INSIDE_NOW,
+        help_text="What happens to people who are on the site when the room begins. “Keep” needs the session"
+        " cookie's name on the proxy host.",
+    )
+    reject_status = models.PositiveSmallIntegerField(
+        "answer while rejecting",
+        choices={429: "429 Too Many Requests", 503: "503 Service Unavailable"},
+        default=429,
+        help_text="HTTP status for newcomers while the room is rejecting.",
+    )
+    message = models.CharField(
+        max_length=500,
+        blank=True,
+        help_text="A sentence to everybody who waits, shown as it is written. Empty: none.",
+    )
+    page_html = models.TextField(
+        "own waiting page",
+        blank=True,
+        default="",
+        editable=False,
+        help_text="The uploaded template. Empty: the built-in page.",
+    )
+    version = models.PositiveBigIntegerField(default=1, editable=False)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(
+                name="room_mode_known", condition=Q(mode__in=[m.value for m in Mode])
+            ),
+            models.CheckConstraint(
+                name="room_unit_known", condition=Q(unit__in=[u.value for u in Unit])
+            ),
+            models.CheckConstraint(
+                name="room_outage_choice_made",
+                condition=Q(on_outage__in=[o.value for o in OnOutage]),
+            ),
+            models.CheckConstraint(
+                name="room_inside_choice_made",
+                condition=Q(inside_now__in=[i.value for i in InsideNow]),
+            ),
+            models.CheckConstraint(
+                name="room_idle_limit_covers_renewal",
+                condition=Q(active_ttl_ms__gte=2 * F("refresh_ms")),
+            ),
+            models.CheckConstraint(
+                name="room_return_window_covers_silence",
+                condition=Q(return_window_ms__gte=F("queue_ttl_ms")),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name or self.id
+
+    @property
+    def page_digest(self) -> str:
+        """Name the operator's own page by its content; empty when there is none."""
+        return hashlib.sha256(self.page_html.encode()).hexdigest()[:16] if self.page_html else ""
+
+    def to_config(self) -> RoomConfig:
+        """Give the plain data that script and gateway know the room by."""
+        return RoomConfig(
+            id=RoomId(self.id),
+            name=self.name,
+            version=self.version,
+            mode=Mode(self.mode),
+            unit=Unit(self.unit),
+            capacity=self.capacity,
+            rate=self.rate,
+            active_ttl_ms=self.active_ttl_ms,
+            absolute_ttl_ms=self.absolute_ttl_ms,
+            essential_limit=self.essential_limit,
+            refresh_ms=self.refresh_ms,
+            grant_ttl_ms=self.grant_ttl_ms,
+            queue_ttl_ms=self.queue_ttl_ms,
+            return_window_ms=self.return_window_ms,
+            admit_ttl_ms=self.admit_ttl_ms,
+            max_queue=self.max_queue,
+            entries_per_minute=self.entries_per_minute,
+            polls_per_second=self.polls_per_second,
+            on_outage=OnOutage(self.on_outage),
+            open_rate=self.open_rate,
+            bind_network=self.bind_network,
+            inside_now=InsideNow(self.inside_now),
+            reject_status=self.reject_status,
+            message=self.message,
+            page=self.page_digest,
+        )
+
+    def clean(self) -> None:
+        """Refuse values and combinations that cannot hold, each at its field (WR-03, WR-65)."""
+        if None in (getattr(self, name) for name in BOUNDS) or not (
+            self.on_outage and self.inside_now
+        ):
+            return  # a field of its own is wrong already and says so
+        errors: dict[str, list[str]] = {}
+        for problem in problems(self.to_config()):
+            errors.setdefault(problem.field, []).append(problem.message)
+        if errors:
+            raise ValidationError(errors)

@@ -1,0 +1,140 @@
+"""Every change of a room: keyword-only, in one transaction, announced to whoever publishes it.
+
+Rooms know nobody: `room_changed` is sent inside the transaction, and `proxy` publishes in answer. A
+receiver that raises undoes the change. What concerns people in the line goes through the store's
+script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from django.db import transaction
+from django.dispatch import Signal
+
+from queueing.config import Mode
+from queueing.models import Room
+from queueing.queries import room_store
+
+room_changed = Signal()
+"""Sent inside the transaction with `room`, `changed` (frozenset of field names) and `author`
+(text).
+"""
+
+room_removed = Signal()
+"""Sent inside the transaction with `room_id` and `author`."""
+
+_log = structlog.get_logger("corvus.rooms")
+_OWN = frozenset({"id", "version", "changed_at"})
+
+
+def _differences(room: Room, stored: Room | None) -> frozenset[str]:
+    names = {f.attname for f in Room._meta.concrete_fields} - _OWN
+    if stored is None:
+        return frozenset(names)
+    return frozenset(n for n in names if getattr(room, n) != getattr(stored, n))
+
+
+@transaction.atomic
+def save_room(*, room: Room, author: str) -> frozenset[str]:
+    """Save a new or changed room and announce it; nothing happens when nothing differs.
+
+    Returns:
+        The names of the fields that changed.
+
+    Raises:
+        ValidationError: a value or combination that cannot hold (WR-03, WR-65).
+    """
+    changed = _write(room)
+    if changed:
+        room_changed.send(sender=Room, room=room, changed=changed, author=author)
+        _log.info("room saved", room=room.id, fields=sorted(changed), author=author)
+    return changed
+
+
+def _write(room: Room) -> frozenset[str]:
+    stored = Room.objects.select_for_update().filter(pk=room.pk).first()
+    changed = _differences(room, stored)
+    if changed:
+        room.full_clean(validate_unique=False, validate_constraints=False)
+        room.version = stored.version + 1 if stored else 1
+        room.save(force_insert=stored is None)
+    return changed
+
+
+@transaction.atomic
+def mirror_room(*, room_id: str, fields: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    """Make a room say what the settings say; `first` fills the rest when it is new.
+
+    Silent: whoever calls this publishes. Returns whether anything changed.
+    """
+    room = Room.objects.select_for_update().filter(pk=room_id).first()
+    if room is None:
+        room = Room(id=room_id, **first)
+    for name, value in fields.items():
+        setattr(room, name, value)
+    return bool(_write(room))
+
+
+def _change(room_id: str, author: str, **values: Any) -> Room:
+    with transaction.atomic():
+        room = Room.objects.select_for_update().get(pk=room_id)
+        for name, value in values.items():
+            setattr(room, name, value)
+        save_room(room=room, author=author)
+    return room
+
+
+def set_mode(*, room_id: str, mode: Mode, author: str) -> Room:
+    """Pause, resume, close, reject or switch off (WR-60)."""
+    return _change(room_id, author, mode=mode.value)
+
+
+def set_capacity(*, room_id: str, capacity: int, author: str) -> Room:
+    """Change how many may be inside; 0 holds, fewer than are inside sends nobody away (WR-16)."""
+    return _change(room_id, author, capacity=capacity)
+
+
+@transaction.atomic
+def remove_room(*, room: Room, author: str) -> None:
+    """Delete a room that no host uses.
+
+    Raises:
+        ProtectedError: a proxy host still sends visitors here.
+    """
+    room_id = room.pk
+    room.delete()
+    room_removed.send(sender=Room, room_id=room_id, author=author)
+    _log.info("room removed", room=room_id, author=author)
+
+
+def reset(*, room_id: str, author: str) -> int:
+    """Empty the room and begin a new epoch (WR-25).
+
+    Returns:
+        The number of the new epoch.
+
+    Raises:
+        StoreError: the store did not do it.
+    """
+    room = Room.objects.get(pk=room_id)
+    epoch = int(room_store().reset(room.to_config().id))
+    _log.warning("room reset", room=room_id, epoch=epoch, author=author)
+    return epoch
+
+
+def release_all(*, room_id: str, author: str) -> int:
+    """Take the slot from everyone inside and revoke their passes: the emergency release (rule 13).
+
+    Returns:
+        How many were inside.
+
+    Raises:
+        StoreError: the store did not do it.
+    """
+    room = Room.objects.get(pk=room_id)
+    count = int(room_store().release_all(room.to_config().id))
+    _log.warning("everyone inside was released", room=room_id, count=count, author=author)
+    return count
