@@ -230,7 +230,7 @@ class _Body:
 
     def __init__(self, receive: Receive, first: bytes, on_end: Callable[[], None]) -> None:
         self._receive = receive
-        self._first: bytes | None = first
+        self._first = first
         self._more = True
         self._on_end = on_end
 
@@ -238,17 +238,15 @@ class _Body:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._first:
-            part, self._first = self._first, None
-            return part
-        while self._more:
+        while self._more and not self._first:
             event = await self._receive()
             if event["type"] == "http.disconnect":
                 raise _ClientGone
-            part = event.get("body", b"")
+            self._first = event.get("body", b"")
             if not event.get("more_body"):
                 self._more = False
                 self._on_end()
-            if part:
-                return part
-        raise StopAsyncIteration
+        part, self._first = self._first, b""
+        if not part:
+            raise StopAsyncIteration
+        return part

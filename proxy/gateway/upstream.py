@@ -80,6 +80,11 @@ class Upgraded:
         except TimeoutError:
             raise OriginTimeout("the origin takes no more bytes") from None
 
+    def send_last(self, data: bytes) -> None:
+        """Send without waiting: for what `close()` follows."""
+        if not self._connection.closed:
+            self._connection.transport.write(data)
+
     def close(self, *, at_once: bool = False) -> None:
         """End the connection, after what is still to be sent unless `at_once`."""
         if at_once:

@@ -23,6 +23,7 @@ from proxy.gateway.upstream_errors import (
 from proxy.gateway.upstream_messages import Headers, OnInformational, UpstreamLimits
 
 READ_BYTES = 65_536
+_SPACE = frozenset({b" ", b"\t"})
 
 
 class ClosedBeforeAnswer(OriginUnreachable):
@@ -163,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head: asyncio.Future[UpstreamResponse] | None = None
         self._on_informational: OnInformational | None = None
         self._reading_paused = False
-        self._writable: asyncio.Future[None] | None = None
+        self._writers: list[asyncio.Future[None]] = []  # who waits until the socket takes more
         self._write_paused = False
         self._raw: asyncio.StreamReader | None = None
         self._reset()
@@ -220,11 +221,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._write_paused and not self.closed:
             if self._in_head:
                 self.deadline = self._loop.time() + timeout_s
-            self._writable = self._loop.create_future()
+            writable = self._loop.create_future()
+            self._writers.append(writable)
             try:
-                await self._writable
+                await writable
             finally:
-                self._writable = None
                 self.deadline = (
                     inf  # while the visitor's next part is awaited, the origin owes nothing
                 )
@@ -248,12 +249,17 @@ class Connection(asyncio.BufferedProtocol):
             self.closed = True
             self.transport.abort()
             self._owner.on_closed(self)
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
+        self._wake_writers()
 
     def take_over(self) -> asyncio.StreamReader:
-        """Give the bytes after a 101 as a stream."""
-        assert self._raw is not None  # noqa: S101
+        """Give the bytes after a 101 as a stream.
+
+        Raises:
+            OriginProtocolError: the 101 did not name what it switches to.
+        """
+        if self._raw is None:
+            self.close()
+            raise OriginProtocolError("the origin switched protocols without naming one")
         return self._raw
 
     # What the socket does.
@@ -308,8 +314,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._detach(None)
             else:
                 self._fail(OriginTruncated("the origin closed the connection inside the body"))
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
+        self._wake_writers()
         if not was_closed:
             self._owner.on_closed(self)
 
@@ -318,8 +323,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
+        self._wake_writers()
+
+    def _wake_writers(self) -> None:
+        writers, self._writers = self._writers, []
+        for writable in writers:
+            if not writable.done():
+                writable.set_result(None)
 
     # What the parser finds.
 
@@ -335,6 +345,8 @@ class Connection(asyncio.BufferedProtocol):
         response = self._response
         assert response is not None  # noqa: S101
         self._head_bytes += len(name) + len(value) + 4
+        if value[-1:] in _SPACE:
+            value = value.rstrip(b" \t")  # white space around is no part of it (RFC 9110 5.5)
         if self._head_bytes > self._limits.response_head_bytes:
             raise OriginProtocolError("the head of the answer is too large")
         if b"\n" in value or b"\r" in value or b"\0" in value:
@@ -369,8 +381,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_interim(self, status: int, response: UpstreamResponse) -> None:
         self._informational += 1
-        if status == 101:
-            raise OriginProtocolError("the origin switched protocols without being asked")
+        if status == 101 or status < 100:
+            raise OriginProtocolError(f"status {status} cannot be an answer to this request")
         if self._informational > self._limits.informational:
             raise OriginProtocolError("too many interim answers")
         if self._lengths or self._codings:
