@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from corvus_site.leash import tied_to
+from corvus_site.say import Voice
 
-Say = Callable[[str], None]
 Probe = Callable[[], Awaitable[bool]]
 
 FIRST_DELAY_S = 0.2
@@ -57,9 +57,9 @@ def next_delay(delay_s: float, lived_s: float) -> float:
 class Keeper:
     """Keeps one child alive from `start()` to `stop()`."""
 
-    def __init__(self, child: Child, say: Say) -> None:
+    def __init__(self, child: Child, voice: Voice) -> None:
         self.child = child
-        self._say = say
+        self._voice = voice
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -146,7 +146,7 @@ class Keeper:
             if not gone.done() and self.child.must_stop_orderly:
                 await asyncio.wait({gone}, timeout=5)
             if not gone.done():
-                self._say(f"{self.child.name} did not stop in time; killed")
+                self._voice.say(f"{self.child.name} did not stop in time; killed")
             # The session may hold more than the child itself: its forks go with it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -180,7 +180,7 @@ class Keeper:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             delay_s = next_delay(delay_s, time.monotonic() - started)
-            self._say(
+            self._voice.say(
                 f"{self.child.name} (process {self._process.pid}) ended with {_how(code)};"
                 f" starting it again in {delay_s:g} s"
             )
@@ -193,7 +193,7 @@ class Keeper:
         try:
             await self._spawn()
         except OSError as error:
-            self._say(f"{self.child.name} cannot be started: {error}")
+            self._voice.say(f"{self.child.name} cannot be started: {error}")
             return False
         return True
 
@@ -215,12 +215,11 @@ class Keeper:
             self._take([rest])
 
     def _take(self, lines: list[bytes]) -> None:
-        for raw in lines:
-            line = raw.decode(errors="replace")
-            self._tail.append(line)
-            self._say(f"{self.child.name} | {line}")
-            if self.child.ready_line and self.child.ready_line in line:
-                self._line_seen.set()
+        texts = [raw.decode(errors="replace") for raw in lines]
+        self._tail.extend(texts)
+        self._voice.relay(self.child.name, texts)
+        if self.child.ready_line and any(self.child.ready_line in text for text in texts):
+            self._line_seen.set()
 
     async def _finish_reading(self) -> None:
         if self._reader is not None:

@@ -77,6 +77,7 @@ def embedded_store(program: str, folder: Path, run: Path, *, lasting: bool) -> C
         "appendfsync": "everysec",
         "aof-load-truncated": "yes",  # a torn last command after a crash costs that command alone
         "save": "",
+        "loglevel": "warning",
         "maxmemory": "0",
         "maxmemory-policy": "noeviction",
         "stop-writes-on-bgsave-error": "no",

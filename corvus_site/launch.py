@@ -5,6 +5,7 @@ Checks everything that can be checked before anything starts: settings, data fol
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
@@ -13,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corvus_site import embedded_store, external_store, flags
-from corvus_site.children import Child, Say
+from corvus_site.children import Child
 from corvus_site.data_folder import DataFolder, open_data_folder
-from corvus_site.env import BadSetting, Effective, Source, export_flags, load
+from corvus_site.env import BadSetting, Effective, Source, export_flags, load, unknown_names
 from corvus_site.listeners import loopback_of, open_listeners, url_of
 from corvus_site.probes import all_answer, answers_http, exists
+from corvus_site.say import Speaker, Voice
 from corvus_site.secrets_file import SECRET_FILE, ensure_secret, write_private
 from corvus_site.supervisor import Once, Plan, Stage
 
@@ -37,6 +39,7 @@ class Prepared:
     console: list[socket.socket] = field(default_factory=list)
     demo: list[socket.socket] = field(default_factory=list)
     setup_token: str = ""
+    store_answers: bool = True
     plan: Plan = field(default_factory=lambda: Plan(()))
 
     def listeners(self) -> list[socket.socket]:
@@ -50,28 +53,47 @@ class Prepared:
         self.folder.close()
 
 
-def prepare(arguments: Sequence[str], say: Say) -> Prepared:
-    """Check settings, folder and ports, and make the plan.
+def prepare(arguments: Sequence[str], speaker: Speaker) -> Prepared:
+    """Check settings, folder, ports and an external store, and make the plan.
 
     Raises:
         BadSetting: something cannot stand; nothing is left open.
     """
     given = flags.parse(arguments)
     effective = load(os.environ, given)
-    if effective.value("CORVUS_REDIS_URL") and not effective.value("CORVUS_SECRET"):
-        raise BadSetting(
-            "CORVUS_SECRET",
-            "it must be set, because CORVUS_REDIS_URL is: all who share a store share it.",
-        )
+    speaker.json_lines = effective.value("CORVUS_LOG_FORMAT") == "json"
+    for name in unknown_names(os.environ):
+        speaker.say(f"warning: {name} is set, but Corvus has no such setting")
     prepared = Prepared(open_data_folder("CORVUS_DATA_DIR", effective.value("CORVUS_DATA_DIR")))
     try:
         _open_listeners(prepared, effective)
-        environ = _environment(prepared, effective, given, say)
-        prepared.plan = _plan(prepared, effective, environ, say)
+        _examine_store(prepared, effective, speaker)
+        environ = _environment(prepared, effective, given, speaker)
+        prepared.plan = _plan(prepared, effective, environ)
     except BaseException:
         prepared.close()
         raise
     return prepared
+
+
+def _examine_store(prepared: Prepared, effective: Effective, voice: Voice) -> None:
+    url: str = effective.value("CORVUS_REDIS_URL")
+    if not url:
+        return
+    if not effective.value("CORVUS_SECRET"):
+        raise BadSetting(
+            "CORVUS_SECRET",
+            "it must be set, because CORVUS_REDIS_URL is: all who share a store share it.",
+        )
+    try:
+        for warning in asyncio.run(external_store.examine(url)):
+            voice.say(f"warning: {warning}")
+    except BadSetting as bad:
+        if not (prepared.folder.path / "snapshot.json").exists():
+            raise
+        # A machine that has served before goes on with the configuration that it knows.
+        prepared.store_answers = False
+        voice.say(f"warning: {bad}")
 
 
 def _open_listeners(prepared: Prepared, effective: Effective) -> None:
@@ -89,7 +111,7 @@ def _open_listeners(prepared: Prepared, effective: Effective) -> None:
 
 
 def _environment(
-    prepared: Prepared, effective: Effective, given: Mapping[str, str], say: Say
+    prepared: Prepared, effective: Effective, given: Mapping[str, str], voice: Voice
 ) -> dict[str, str]:
     """Give what every child gets: the operator's environment, and what was decided here."""
     folder = prepared.folder
@@ -112,7 +134,9 @@ def _environment(
         for name, text in DEMO_SETTINGS.items():
             if effective.source(name) is Source.DEFAULT:
                 environ[name] = text
-                say(f"demo site: {name} is {text} unless you set it, so that a line is soon seen")
+                voice.say(
+                    f"demo site: {name} is {text} unless you set it, so that a line is soon seen"
+                )
     return environ
 
 
@@ -130,21 +154,14 @@ def _secret_file(folder: DataFolder, effective: Effective) -> Path:
     return folder.path / SECRET_FILE
 
 
-def _plan(prepared: Prepared, effective: Effective, environ: dict[str, str], say: Say) -> Plan:
-    url: str = effective.value("CORVUS_REDIS_URL")
-
-    async def check() -> None:
-        if url:
-            for warning in await external_store.examine(url):
-                say(f"warning: {warning}")
-
+def _plan(prepared: Prepared, effective: Effective, environ: dict[str, str]) -> Plan:
     def heed(output: str) -> None:
         for line in output.splitlines():
             if line.startswith("setup_token="):
                 prepared.setup_token = line
 
     steps: list[Once | Stage] = []
-    if not url:
+    if not effective.value("CORVUS_REDIS_URL"):
         steps.append(Stage((_store(prepared.folder),)))
     ready = Child(
         name="preparation",
@@ -154,7 +171,7 @@ def _plan(prepared: Prepared, effective: Effective, environ: dict[str, str], say
     )
     steps.append(Once(ready, heed))
     steps.append(Stage(_serving(prepared, effective, environ)))
-    return Plan(steps, prepared.listeners(), lambda: _greeting(prepared), check)
+    return Plan(steps, prepared.listeners(), lambda: _greeting(prepared))
 
 
 def _store(folder: DataFolder) -> Child:
@@ -170,22 +187,22 @@ def _store(folder: DataFolder) -> Child:
 def _serving(
     prepared: Prepared, effective: Effective, environ: dict[str, str]
 ) -> tuple[Child, ...]:
-    children = [_worker(prepared.folder, environ), _console(prepared.console[0], environ)]
+    children = [_worker(prepared, environ), _console(prepared.console[0], environ)]
     if prepared.demo:
         children.append(_demo(prepared.demo[0], environ))
     return (*children, *_gateways(prepared, effective, environ))
 
 
-def _worker(folder: DataFolder, environ: dict[str, str]) -> Child:
-    schedule = str(folder.path / "schedule")
-    ready = folder.run / "worker.ready"
+def _worker(prepared: Prepared, environ: dict[str, str]) -> Child:
+    schedule = str(prepared.folder.path / "schedule")
+    ready = prepared.folder.run / "worker.ready"
     options = ("--pool", "threads", "-c", "2", "-B", "-s", schedule)
     signals = ("--include", "corvus_site.worker_signals")
     return Child(
         name="worker",
         argv=(PYTHON, "-m", "celery", "-A", "corvus_site", "worker", *options, *signals),
         environ=environ,
-        ready=lambda: exists(ready),
+        ready=(lambda: exists(ready)) if prepared.store_answers else None,
         stop_within_s=20,
         drain_stage=2,
     )

@@ -6,17 +6,32 @@ beyond what can wait are counted and left out.
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
-from typing import TextIO
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Protocol, TextIO
 
 MOST_WAITING = 20_000
+MOST_AT_ONCE = 500
+
+
+class Voice(Protocol):
+    """Where lines go."""
+
+    def say(self, line: str) -> None:
+        """Take a line of the supervisor's own."""
+
+    def relay(self, name: str, lines: Sequence[str]) -> None:
+        """Take lines of a child."""
 
 
 class Speaker:
-    """A line at a time to one stream."""
+    """A voice on one stream. With `json_lines` each line is JSON; children's stay as they came."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, json_lines: bool = False) -> None:
+        self.json_lines = json_lines
         self._stream = stream
         self._lines: queue.Queue[str | None] = queue.Queue(MOST_WAITING)
         self._left_out = 0
@@ -24,11 +39,19 @@ class Speaker:
         self._thread.start()
 
     def say(self, line: str) -> None:
-        """Write a line soon."""
-        try:
-            self._lines.put_nowait(line)
-        except queue.Full:
-            self._left_out += 1
+        """Write a line of the supervisor's own soon."""
+        if self.json_lines:
+            at = datetime.now(UTC).isoformat()
+            line = json.dumps(
+                {"event": line, "logger": "corvus.supervisor", "level": "info", "timestamp": at},
+                ensure_ascii=False,
+            )
+        self._put(line)
+
+    def relay(self, name: str, lines: Sequence[str]) -> None:
+        """Write lines of a child soon, each behind its name."""
+        for line in lines:
+            self._put(line if self.json_lines else f"{name} | {line}")
 
     def close(self) -> None:
         """Write what is waiting, for at most two seconds."""
@@ -38,26 +61,27 @@ class Speaker:
             return
         self._thread.join(timeout=2)
 
-    def _write(self) -> None:
-        while (line := self._lines.get()) is not None:
-            parts = [line]
-            while len(parts) < 500:
-                try:
-                    more = self._lines.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    self._put(parts)
-                    return
-                parts.append(more)
-            self._put(parts)
+    def _put(self, line: str) -> None:
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self._left_out += 1
 
-    def _put(self, lines: list[str]) -> None:
+    def _write(self) -> None:
+        ended = False
+        while not ended:
+            parts = [self._lines.get()]
+            while len(parts) < MOST_AT_ONCE and not self._lines.empty():
+                parts.append(self._lines.get())
+            ended = None in parts
+            self._flush([part for part in parts if part is not None])
+
+    def _flush(self, lines: list[str]) -> None:
         if self._left_out:
             lines.append(f"({self._left_out} lines left out: the output was not read)")
             self._left_out = 0
         try:
-            self._stream.write("\n".join(lines) + "\n")
+            self._stream.write("".join(f"{line}\n" for line in lines))
             self._stream.flush()
         except (OSError, ValueError):
             return  # nobody reads any more; the work goes on

@@ -12,12 +12,12 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from corvus_site.children import Child, ChildFailed, Keeper, Say, run_once
-from corvus_site.say import Speaker
+from corvus_site.children import Child, ChildFailed, Keeper, run_once
+from corvus_site.say import Speaker, Voice
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,14 @@ class Plan:
     steps: Sequence[Once | Stage]
     listeners: Sequence[socket.socket] = ()
     greeting: Callable[[], Sequence[str]] = field(default=tuple)
-    check: Callable[[], Awaitable[None]] | None = None  # asked before anything starts
 
 
 class Supervisor:
     """One run of a plan, from start to empty hands."""
 
-    def __init__(self, plan: Plan, say: Say) -> None:
+    def __init__(self, plan: Plan, voice: Voice) -> None:
         self._plan = plan
-        self._say = say
+        self._voice = voice
         self._keepers: list[Keeper] = []
         self._told_to_stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -78,12 +77,12 @@ class Supervisor:
             elif (error := starting.exception()) is not None:
                 if not isinstance(error, ChildFailed):
                     raise error
-                self._say(f"error: {error}")
+                self._voice.say(f"error: {error}")
                 status = 1
             else:
                 for line in self._plan.greeting():
-                    self._say(line)
-                self._say(f"ready after {time.monotonic() - began:.1f} s; Ctrl-C stops it")
+                    self._voice.say(line)
+                self._voice.say(f"ready after {time.monotonic() - began:.1f} s; Ctrl-C stops it")
                 await told
         finally:
             await asyncio.gather(starting, return_exceptions=True)
@@ -92,8 +91,6 @@ class Supervisor:
         return status
 
     async def _start(self) -> None:
-        if self._plan.check is not None:
-            await self._plan.check()
         for step in self._plan.steps:
             if isinstance(step, Once):
                 output = await run_once(step.child)
@@ -103,7 +100,7 @@ class Supervisor:
                 await self._start_stage(step)
 
     async def _start_stage(self, stage: Stage) -> None:
-        keepers = [Keeper(child, self._say) for child in stage.children]
+        keepers = [Keeper(child, self._voice) for child in stage.children]
         self._keepers += keepers
         for keeper in keepers:
             await keeper.start()
@@ -120,15 +117,15 @@ class Supervisor:
         for listener in self._plan.listeners:
             listener.close()
         if any(keeper.pid for keeper in self._keepers):
-            self._say("stopping; Ctrl-C again hurries")
+            self._voice.say("stopping; Ctrl-C again hurries")
         by_stage = sorted(self._keepers, key=lambda keeper: keeper.child.drain_stage)
         for _, members in groupby(by_stage, key=lambda keeper: keeper.child.drain_stage):
             await asyncio.gather(*(keeper.stop(self._hurry) for keeper in members))
 
 
-async def supervise(plan: Plan, say: Say) -> int:
+async def supervise(plan: Plan, voice: Voice) -> int:
     """Run a plan under SIGTERM, SIGINT and SIGHUP; give the exit status."""
-    supervisor = Supervisor(plan, say)
+    supervisor = Supervisor(plan, voice)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, supervisor.stop)
@@ -142,8 +139,8 @@ def main(arguments: Sequence[str]) -> int:
 
     speaker = Speaker(sys.stdout)
     try:
-        with contextlib.closing(launch.prepare(arguments, speaker.say)) as prepared:
-            return asyncio.run(supervise(prepared.plan, speaker.say))
+        with contextlib.closing(launch.prepare(arguments, speaker)) as prepared:
+            return asyncio.run(supervise(prepared.plan, speaker))
     except BadSetting as bad:
         sys.stderr.write(f"error: {bad}\n")
         return 2

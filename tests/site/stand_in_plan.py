@@ -70,7 +70,7 @@ def main() -> None:
     speaker = Speaker(sys.stdout)
     broken = sys.argv[2] if len(sys.argv) > 2 else ""
     os.environ["PYTHONUNBUFFERED"] = "1"
-    status = asyncio.run(supervise(plan(Path(sys.argv[1]), broken), speaker.say))
+    status = asyncio.run(supervise(plan(Path(sys.argv[1]), broken), speaker))
     speaker.close()
     sys.exit(status)
 

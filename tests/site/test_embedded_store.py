@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import stat
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -18,6 +19,7 @@ from corvus_site.data_folder import DataFolder, open_data_folder
 from corvus_site.embedded_store import NoStoreProgram, embedded_store, store_program, store_url
 from corvus_site.env import BadSetting
 from corvus_site.external_store import examine, plain_url
+from corvus_site.say import Speaker
 
 
 @contextmanager
@@ -32,7 +34,7 @@ def folder_at(path: Path | None) -> Iterator[DataFolder]:
 @asynccontextmanager
 async def running_store(data: DataFolder) -> AsyncIterator[redis.Redis]:
     child = embedded_store(store_program(), data.path / "store", data.run, lasting=data.lasting)
-    keeper = Keeper(child, lambda line: None)
+    keeper = Keeper(child, Speaker(io.StringIO()))
     await keeper.start()
     try:
         await keeper.wait_ready()

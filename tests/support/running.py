@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
-MARK = "CORVUS_TEST_RUN"
+MARK = "RUN_UNDER_TEST"
 T = TypeVar("T")
 
 
