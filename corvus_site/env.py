@@ -14,8 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from corvus_site.setting_kinds import READERS, HostPort, Kind
-from corvus_site.setting_list import SETTINGS, Setting
+from corvus_site.setting_kinds import READERS, HostPort, Kind, Setting
+from corvus_site.setting_list import SETTINGS
 from queueing.config import OnOutage, RoomConfig, RoomId, Unit, problems
 
 __all__ = [

@@ -51,7 +51,8 @@ _PROCESSES = (
         name="CORVUS_CONSOLE_HOSTS",
         kind=Kind.HOSTS,
         restart=True,
-        help="Names by which operators may address the console, separated by commas. Empty: localhost,"
+        help="Names by which operators may address the console, separated by commas. Empty:"
+        " localhost,"
         " loopback addresses and the host of CORVUS_CONSOLE_LISTEN; any name when that is every"
         " interface.",
     ),

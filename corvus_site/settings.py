@@ -126,7 +126,8 @@ STATIC_URL = "/static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
-# The console is HTTPS whenever it is not on loopback; a Secure cookie on plain loopback would be lost.
+# The console is HTTPS whenever it is not on loopback; a Secure cookie on plain loopback would be
+# lost.
 _by_https = not (_listen and _listen.is_loopback)
 SESSION_COOKIE_NAME = "corvus_console"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _by_https

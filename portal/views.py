@@ -46,7 +46,8 @@ def first_run(request: HttpRequest) -> HttpResponse:
             form.add_error("token", str(refusal))
             status = 403
     response = render(request, "portal/first_run.html", {"form": form}, status=status)
-    response.headers.update(headers)
+    for name, value in headers.items():
+        response.headers[name] = value
     return response
 
 

@@ -19,7 +19,8 @@ class ProxyHostForm(forms.ModelForm):  # type: ignore[type-arg]
     host_names = forms.CharField(
         label="Host names",
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        help_text="One a line, such as www.example.org. * answers for every name no other host has.",
+        help_text="One a line, such as www.example.org. * answers for every name no other host"
+        " has.",
     )
 
     class Meta:

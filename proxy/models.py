@@ -34,7 +34,8 @@ class ProxyHost(models.Model):
     verify_origin = models.BooleanField(
         "check the site's certificate",
         default=True,
-        help_text="For an https:// origin: refuse it when its certificate is not valid for its name.",
+        help_text="For an https:// origin: refuse it when its certificate is not valid for its"
+        " name.",
     )
     path_case = models.CharField(
         "paths",
@@ -53,7 +54,8 @@ class ProxyHost(models.Model):
         "the site's session cookie",
         max_length=100,
         blank=True,
-        help_text="Its name, such as sessionid. Needed when a new room keeps whoever is inside now.",
+        help_text="Its name, such as sessionid. Needed when a new room keeps whoever is inside"
+        " now.",
     )
     catch_all = models.BooleanField(
         default=False,

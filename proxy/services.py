@@ -221,8 +221,10 @@ def rotate_secret(*, author: str, force: bool = False) -> int:
         passed_ms = int((now - newest.rotated_at).total_seconds() * 1000)
         if (wait_ms := longest_pass_ms() - passed_ms) > 0:
             raise TooSoon(
-                f"The last rotation was {format_duration(passed_ms // 1000 * 1000)} ago; passes of the"
-                f" key before it live for another {format_duration(wait_ms // 1000 * 1000 + 1000)} and"
+                f"The last rotation was {format_duration(passed_ms // 1000 * 1000)} ago; passes of"
+                f" the"
+                f" key before it live for another {format_duration(wait_ms // 1000 * 1000 + 1000)}"
+                f" and"
                 " would be worth nothing. Wait, or force it."
             )
     number = queries.key_generation() + 1

@@ -7,7 +7,7 @@ from celery import shared_task
 from proxy import publishing
 
 
-@shared_task(ignore_result=True, autoretry_for=(), expires=9)
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def keep_published() -> str:
     """Bring the newest configuration into a store that lacks it."""
     try:
@@ -16,7 +16,7 @@ def keep_published() -> str:
         return f"the store cannot be reached: {error}"
 
 
-@shared_task(ignore_result=True)
+@shared_task(ignore_result=True)  # type: ignore[untyped-decorator]
 def prune_versions() -> int:
     """Delete old versions."""
     return publishing.prune_versions()

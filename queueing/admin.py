@@ -55,7 +55,8 @@ ACTS = {
         Act(
             "pause",
             "Pause",
-            "Nobody is let in. Numbers are kept, newcomers join the line, people inside stay inside.",
+            "Nobody is let in. Numbers are kept, newcomers join the line, people inside stay"
+            " inside.",
             _mode(Mode.PAUSED, "paused"),
         ),
         Act(
@@ -73,7 +74,8 @@ ACTS = {
         Act(
             "release",
             "Emergency release",
-            "Everyone inside loses the slot at once, whatever they are doing, and joins the line like"
+            "Everyone inside loses the slot at once, whatever they are doing, and joins the line"
+            " like"
             " a newcomer. The line is then served.",
             _release,
         ),

@@ -28,7 +28,7 @@ class DurationFormField(forms.CharField):
         if isinstance(value, int):
             return value
         text = super().to_python(value)
-        if text in self.empty_values:
+        if not text:
             return None
         try:
             return parse_duration(text)
@@ -45,7 +45,7 @@ class DurationFormField(forms.CharField):
             return True
 
 
-class DurationField(models.PositiveBigIntegerField):
+class DurationField(models.PositiveBigIntegerField):  # type: ignore[type-arg]
     """Whole milliseconds in the database."""
 
     def formfield(self, *args: Any, **kwargs: Any) -> Any:

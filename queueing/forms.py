@@ -43,7 +43,7 @@ class RoomForm(forms.ModelForm):  # type: ignore[type-arg]
             self.instance.page_html = ""
         return cleaned
 
-    def _take(self, upload: UploadedFile) -> None:
+    def _take(self, upload: UploadedFile[bytes]) -> None:
         from queueing.page_check import check
 
         if (upload.size or 0) > LARGEST_PAGE:

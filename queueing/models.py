@@ -31,7 +31,9 @@ ON_OUTAGE = {
     OnOutage.OPEN: "Open: newcomers are let in, at most the number below a second",
 }
 INSIDE_NOW = {
-    InsideNow.KEEP: "Keep: whoever the site knows by its session cookie stays inside and is counted",
+    InsideNow.KEEP: (
+        "Keep: whoever the site knows by its session cookie stays inside and is counted"
+    ),
     InsideNow.QUEUE: "Queue: everybody asks for a slot like a newcomer",
 }
 
@@ -53,7 +55,8 @@ class Room(models.Model):
         "short name",
         primary_key=True,
         max_length=32,
-        help_text="1 to 32 of a-z, 0-9 and -. Part of cookie names and addresses; it cannot be changed later.",
+        help_text="1 to 32 of a-z, 0-9 and -. Part of cookie names and addresses; it cannot be"
+        " changed later.",
     )
     name = models.CharField(
         max_length=100,
@@ -76,7 +79,8 @@ class Room(models.Model):
         "capacity",
         434,
         "capacity",
-        "How many may be inside at once. 0 holds the line: nobody is let in. Lowering it sends nobody away.",
+        "How many may be inside at once. 0 holds the line: nobody is let in. Lowering it sends"
+        " nobody away.",
     )
     rate = _number(
         "rate",
@@ -87,8 +91,10 @@ class Room(models.Model):
     active_ttl_ms = DurationField(
         "idle limit",
         default=300_000,
-        help_text="How long someone inside may do nothing before the slot is free for the next, such as 5m."
-        " At least twice the pass renewal: somebody idle for less than the idle limit minus the pass renewal"
+        help_text="How long someone inside may do nothing before the slot is free for the next,"
+        " such as 5m."
+        " At least twice the pass renewal: somebody idle for less than the idle limit minus the"
+        " pass renewal"
         " never loses the slot.",
     )
     absolute_ttl_ms = DurationField(
@@ -99,13 +105,15 @@ class Room(models.Model):
     essential_limit = models.BooleanField(
         "longest stay cannot be extended",
         default=False,
-        help_text="Visitors are told the limit from the start and cannot lengthen it. Otherwise they can, ten"
+        help_text="Visitors are told the limit from the start and cannot lengthen it. Otherwise"
+        " they can, ten"
         " times at least.",
     )
     refresh_ms = DurationField(
         "pass renewal",
         default=15_000,
-        help_text="How often a visitor's pass is renewed, such as 15s. Shorter notices absence sooner, longer"
+        help_text="How often a visitor's pass is renewed, such as 15s. Shorter notices absence"
+        " sooner, longer"
         " costs the store less.",
     )
     grant_ttl_ms = DurationField(
@@ -116,13 +124,15 @@ class Room(models.Model):
     queue_ttl_ms = DurationField(
         "silence allowed",
         default=135_000,
-        help_text="How long someone waiting may be silent before others are let past, such as 135s. The number"
+        help_text="How long someone waiting may be silent before others are let past, such as"
+        " 135s. The number"
         " is kept. Hidden tabs check in once a minute.",
     )
     return_window_ms = DurationField(
         "return window",
         default=600_000,
-        help_text="How long the place of someone silent is kept, counted from the last sign of life, such as"
+        help_text="How long the place of someone silent is kept, counted from the last sign of"
+        " life, such as"
         " 10m. At least the silence allowed.",
     )
     admit_ttl_ms = DurationField(
@@ -140,7 +150,8 @@ class Room(models.Model):
         "entries_per_minute",
         60,
         "new places per address and minute",
-        "New places that one address (one /64 for IPv6) may take in a minute. People who have a place are"
+        "New places that one address (one /64 for IPv6) may take in a minute. People who have a"
+        " place are"
         " not touched. 0: no limit.",
     )
     polls_per_second = _number(
@@ -153,7 +164,8 @@ class Room(models.Model):
         "when the store is down",
         max_length=8,
         choices=ON_OUTAGE,
-        help_text="What newcomers meet while Valkey or Redis cannot be reached. People inside stay inside"
+        help_text="What newcomers meet while Valkey or Redis cannot be reached. People inside stay"
+        " inside"
         " either way.",
     )
     open_rate = _number(
@@ -171,7 +183,8 @@ class Room(models.Model):
         "who is inside now",
         max_length=8,
         choices=INSIDE_NOW,
-        help_text="What happens to people who are on the site when the room begins. “Keep” needs the session"
+        help_text="What happens to people who are on the site when the room begins. “Keep” needs"
+        " the session"
         " cookie's name on the proxy host.",
     )
     reject_status = models.PositiveSmallIntegerField(
