@@ -200,8 +200,9 @@ def _worker(prepared: Prepared, environ: dict[str, str]) -> Child:
     signals = ("--include", "corvus_site.worker_signals")
     return Child(
         name="worker",
-        argv=(PYTHON, "-m", "celery", "-A", "corvus_site", "worker", *options, *signals),
-        environ=environ,
+        argv=(PYTHON, "-m", "celery", "-q", "-A", "corvus_site", "worker", *options, *signals),
+        # Its warning of root is about pickled tasks, which are not accepted here.
+        environ=environ | {"PYTHONWARNINGS": "ignore:You're running the worker"},
         ready=(lambda: exists(ready)) if prepared.store_answers else None,
         stop_within_s=20,
         drain_stage=2,

@@ -1,4 +1,4 @@
-"""`manage.py prepare`: what must hold before anything serves. The supervisor runs it at each start."""
+"""`manage.py prepare`: what must hold before anything serves. `up` runs it at each start."""
 
 from __future__ import annotations
 

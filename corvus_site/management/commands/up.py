@@ -1,4 +1,4 @@
-"""`manage.py up`: start Corvus. `corvus_site.command` hands it to the supervisor before Django loads."""
+"""`manage.py up`: start Corvus. `corvus_site.command` calls the supervisor before Django loads."""
 
 from __future__ import annotations
 
