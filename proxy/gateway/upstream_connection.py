@@ -291,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._ended:
             self._finish()
-        elif self._unframed > 2 * self._limits.response_head_bytes:
+        elif self._unframed > self._limits.response_head_bytes:
             self.abort(OriginProtocolError("the head of the answer is too large"))
 
     def eof_received(self) -> bool:
@@ -372,6 +372,7 @@ class Connection(asyncio.BufferedProtocol):
         response.http_version = self._parser.get_http_version()
         self._judge_framing(response, status)
         self._in_head = False
+        self._unframed = 0
         self._ended = self._bodiless
         self.deadline = inf
         if status >= 400:
@@ -391,6 +392,7 @@ class Connection(asyncio.BufferedProtocol):
             self._on_informational(status, response.headers)
         response.headers = []
         response.reason = b""
+        self._unframed = 0
 
     def _judge_framing(self, response: UpstreamResponse, status: int) -> None:
         """Refuse what two readers could cut differently (RFC 9112 6.3, 6.1)."""
