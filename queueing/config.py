@@ -80,6 +80,7 @@ class RoomConfig:
     open_rate: int = 10  # outage entries per second and machine
     bind_network: bool = False
     inside_now: InsideNow = InsideNow.QUEUE
+    opened_ms: int = 0  # when the room began to govern; 0 = before anybody looked
     reject_status: int = 429
     message: str = ""
     page: str = ""  # digest of the operator's own waiting page; "" = the built-in one

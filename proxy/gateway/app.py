@@ -122,11 +122,12 @@ class Gateway:
         passage = Passage(scope, receive, sent, resources, in_force, exchange)
         match route:
             case ToOrigin(site, None, reason):
+                resources.sessions.note(exchange, site, resources.clock.now_ms())
                 await passage.forward(site, Entry(reason=reason), None)
                 return reason
             case ToOrigin(site, room_id, _) if room_id is not None:
                 live = resources.live[room_id]
-                decision = await in_force.rooms.admit(exchange, live)
+                decision = await in_force.rooms.admit(exchange, site, live)
                 if isinstance(decision, Refusal):
                     await passage.answer(decision.answer, decision.reason)
                 else:

@@ -14,6 +14,7 @@ from proxy.gateway.exchange import Exchange
 from queueing.config import RoomConfig, VisitorId
 from queueing.passes import MISSING, Credential, Keyring, Kind, Reading, Verdict, cookie_name
 
+MARK = b"__wr="
 CHECK = b"__wr=1"
 
 
@@ -132,6 +133,13 @@ def marked_url(exchange: Exchange) -> str:
 
 def clean_url(exchange: Exchange) -> str:
     """The same URL without the mark; every other byte of it stays."""
-    rest = b"&".join(part for part in exchange.query.split(b"&") if part != CHECK)
-    target = exchange.path + b"?" + rest if rest else exchange.path
-    return f"{exchange.base_url}{target.decode('latin-1')}"
+    return f"{exchange.base_url}{clean_target(exchange).decode('latin-1')}"
+
+
+def clean_target(exchange: Exchange) -> bytes:
+    """The request target for the origin: without our mark or our page's cache-buster (WR-41)."""
+    if MARK not in exchange.query:
+        return exchange.target
+    parts = exchange.query.split(b"&")
+    rest = b"&".join(part for part in parts if not part.startswith(MARK))
+    return exchange.path + b"?" + rest if rest else exchange.path

@@ -16,6 +16,7 @@ from proxy.gateway.answers import Answer, to_head
 from proxy.gateway.errors import ORIGIN_FAILURES, error_answer
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.forward import Receive, Send, forward
+from proxy.gateway.gate import clean_target
 from proxy.gateway.headers import CorvusHeaders, Sender, origin_head
 from proxy.gateway.live import LiveRoom
 from proxy.gateway.plan import Site
@@ -162,7 +163,7 @@ class Passage:
         )
         return origin_head(
             method=exchange.method.encode(),
-            target=exchange.target,
+            target=clean_target(exchange),
             headers=self.scope["headers"],
             sender=sender,
             host=site.origin_host,

@@ -22,6 +22,7 @@ from proxy.gateway.live import LiveRoom, StoreClock
 from proxy.gateway.plan import Plan, compile_plan
 from proxy.gateway.rooms import Rooms
 from proxy.gateway.running import Running
+from proxy.gateway.sessions import SessionsSeen
 from proxy.gateway.snapshot import (
     SNAPSHOT_KEY,
     VERSION_KEY,
@@ -73,6 +74,7 @@ class Resources:
     clock: StoreClock
     running: Running
     upstream: UpstreamClient
+    sessions: SessionsSeen
     live: dict[RoomId, LiveRoom] = field(default_factory=dict)
     in_force: InForce | None = None
     counters: Counter[str] = field(default_factory=Counter)
@@ -104,11 +106,13 @@ class Resources:
     def stats(self) -> dict[str, Any]:
         """Count what this process did, and what each room held at its last tick."""
         return {
+            "version": self.in_force.plan.snapshot.version if self.in_force else None,
             "requests": dict(self.counters),
             "running": len(self.running),
             "outages": self.breaker.outages,
             "rooms": {
                 room.id: {
+                    "configured": room.configured,
                     "counters": dict(room.counters),
                     "waiting": room.tick.counts.waiting if room.tick else None,
                     "parked": room.tick.counts.parked if room.tick else None,
@@ -144,6 +148,7 @@ async def open_resources(environment: GatewayEnvironment) -> Resources:
         clock=clock,
         running=running,
         upstream=UpstreamClient(),
+        sessions=SessionsSeen(connection, environment.secret),
     )
     await _first_configuration(resources)
     ticker = Ticker(store, breaker, clock, running)
@@ -172,6 +177,7 @@ async def _follow(resources: Resources) -> None:
             continue
         try:
             await _take_from_store(resources)
+            await resources.sessions.write()
         except StoreError:
             continue  # the ticker reports it and trips the breaker
 
@@ -237,6 +243,7 @@ def _put_in_force(resources: Resources, snapshot: Snapshot, pages: bytes) -> Non
             store=resources.store,
             breaker=resources.breaker,
             clock=resources.clock,
+            sessions=resources.sessions,
         ),
     )
     log.info("configuration in force", version=snapshot.version)

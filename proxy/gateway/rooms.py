@@ -24,13 +24,15 @@ from proxy.gateway.gate import (
     read_cookie,
 )
 from proxy.gateway.live import LiveRoom, StoreClock
+from proxy.gateway.plan import Site
 from proxy.gateway.room_answers import Desk, place_answer, state_answer
+from proxy.gateway.sessions import SessionsSeen
 from proxy.gateway.snapshot import GatewaySettings
-from queueing.config import OnOutage, RoomConfig, Unit
+from queueing.config import InsideNow, OnOutage, RoomConfig, Unit
 from queueing.pages import PageBundle, PageState
 from queueing.passes import Credential, Keyring, Kind, Verdict, new_sid
 from queueing.places import Place, State
-from queueing.store import RoomStore, StoreBusy, StoreUnreachable
+from queueing.store import RoomStore, StoreBusy, StoreError, StoreUnreachable
 
 log = structlog.get_logger("corvus.gateway")
 
@@ -66,8 +68,9 @@ class Rooms:
     store: RoomStore
     breaker: Breaker
     clock: StoreClock
+    sessions: SessionsSeen
 
-    async def admit(self, exchange: Exchange, live: LiveRoom) -> Entry | Refusal:
+    async def admit(self, exchange: Exchange, site: Site, live: LiveRoom) -> Entry | Refusal:
         """Decide whether a request governed by a room goes on."""
         room = live.config
         if exchange.is_preflight:
@@ -90,8 +93,31 @@ class Rooms:
         if isinstance(step, CleanUrl):
             return Refusal(reason="cookie works", answer=redirect(step.location))
         if isinstance(step, FirstVisit):
-            return self._first_visit(exchange, live, step)
+            kept = await self._kept(exchange, site, room)
+            if kept is None:
+                return self._first_visit(exchange, live, step)
+            step = AskStore(kept)
         return await self._ask(exchange, live, step)
+
+    async def _kept(self, exchange: Exchange, site: Site, room: RoomConfig) -> Credential | None:
+        """Give an identity, as of an outage entry, to who was inside before the room (WR-64)."""
+        if room.inside_now is not InsideNow.KEEP or self.breaker.is_open:
+            return None
+        now = self.clock.now_ms()
+        try:
+            sid = await self.sessions.kept(exchange, site, room, now)
+        except StoreError:
+            return None
+        if sid is None:
+            return None
+        return Credential(
+            kind=Kind.OUTAGE,
+            room=room.id,
+            sid=sid,
+            iat_ms=now,
+            exp_ms=now + room.active_ttl_ms,
+            network=self._network(exchange, room),
+        )
 
     def desk(self, exchange: Exchange, room: RoomConfig, since_ms: int = 0) -> Desk:
         """Lay out what an answer needs."""
