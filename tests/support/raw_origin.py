@@ -135,6 +135,7 @@ class RawOrigin:
             connection.reset()
         finally:
             self._tasks.discard(task)
+            connection.close()
 
 
 def answering(*answers: bytes) -> Handler:

@@ -1,0 +1,488 @@
+"""Whole exchanges: ASGI events on one side, a raw origin on the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from proxy.gateway.forward import AnswerCut, Ended, Outcome, forward
+from proxy.gateway.headers import CorvusHeaders, Sender, origin_head
+from proxy.gateway.upstream import BodyMismatch, UpstreamClient
+from proxy.gateway.upstream_errors import OriginTimeout, OriginTruncated, OriginUnreachable
+from proxy.gateway.upstream_messages import Header, Headers, Origin
+from tests.support.asgi_driver import Conversation, http_scope, request_body
+from tests.support.raw_origin import OriginConnection, RawOrigin, answering
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+HOST = (b"host", b"shop.example")
+PLAIN: dict[str, Any] = {}
+"""What a server without extensions offers."""
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[UpstreamClient]:
+    upstream = UpstreamClient()
+    yield upstream
+    await upstream.close()
+
+
+def gateway(
+    upstream: UpstreamClient,
+    origin: Origin,
+    extra: tuple[Header, ...] = (),
+    told: Callable[[int, CorvusHeaders], Headers | None] | None = None,
+) -> Any:
+    """Give the smallest application around `forward`."""
+
+    async def app(scope: dict[str, Any], receive: Any, send: Any) -> Outcome:
+        query = scope["query_string"]
+        head = origin_head(
+            method=scope["method"].encode(),
+            target=scope["raw_path"] + (b"?" + query if query else b""),
+            headers=scope["headers"],
+            sender=Sender(
+                peer="203.0.113.9", client="203.0.113.9", trusted=False, scheme=scope["scheme"]
+            ),
+        )
+        return await forward(
+            scope=scope,
+            receive=receive,
+            send=send,
+            origin=origin,
+            head=head,
+            upstream=upstream,
+            extra_headers=extra,
+            on_origin_headers=told,
+        )
+
+    return app
+
+
+async def test_the_origin_gets_the_request_and_the_visitor_the_answer(
+    upstream: UpstreamClient,
+) -> None:
+    async def handle(connection: OriginConnection) -> None:
+        assert await connection.head() == (
+            b"GET /a%2Fb/../c;v=1?q=%zz&&a HTTP/1.1\r\n"
+            b"host: shop.example\r\naccept: a\r\ncookie: sid=1\r\naccept: b\r\n"
+            b"x-forwarded-for: 203.0.113.9\r\nx-forwarded-proto: https\r\n"
+            b"x-forwarded-host: shop.example\r\nx-real-ip: 203.0.113.9\r\n"
+            b'forwarded: for=203.0.113.9;host="shop.example";proto=https\r\n\r\n'
+        )
+        await connection.send(
+            b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nKeep-Alive: timeout=5\r\nCorvus-Secret: x\r\n"
+            b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nSet-Cookie: b=2\r\nContent-Length: 2\r\n\r\nok"
+        )
+
+    async with RawOrigin(handle) as raw:
+        scope = http_scope(
+            target=b"/a%2Fb/../c;v=1?q=%zz&&a",
+            headers=[
+                HOST,
+                (b"accept", b"a"),
+                (b"cookie", b"sid=1; corvus_main=v2.x"),
+                (b"accept", b"b"),
+                (b"x-forwarded-for", b"6.6.6.6"),
+                (b"corvus-priority", b"staff"),
+            ],
+            scheme="https",
+        )
+        talk = Conversation(gateway(upstream, raw.origin()), scope)
+        assert await talk.result() == Outcome(200, 2, Ended.DELIVERED)
+    assert talk.headers == [
+        (b"set-cookie", b"a=1"),
+        (b"set-cookie", b"b=2"),
+        (b"content-length", b"2"),
+    ]
+    assert talk.body == b"ok"
+    assert [event["type"] for event in talk.sent] == ["http.response.start", "http.response.body"]
+
+
+async def test_what_the_origin_tells_the_gateway_is_heard_and_hidden(
+    upstream: UpstreamClient,
+) -> None:
+    heard: list[tuple[int, CorvusHeaders]] = []
+
+    def told(status: int, said: CorvusHeaders) -> Headers:
+        heard.append((status, said))
+        return [(b"set-cookie", b"corvus_rank_main=x")]
+
+    answer = (
+        b"HTTP/1.1 201 Created\r\nCorvus-Session: revoke\r\nCORVUS-Priority:  checkout \r\n"
+        b"Content-Length: 0\r\n\r\n"
+    )
+    async with RawOrigin(answering(answer)) as raw:
+        talk = Conversation(gateway(upstream, raw.origin(), told=told), http_scope())
+        await talk.result()
+    assert heard == [(201, CorvusHeaders(revoke=True, priority="checkout"))]
+    assert not [name for name, _ in talk.headers if name.startswith(b"corvus-")]
+    assert (b"set-cookie", b"corvus_rank_main=x") in talk.headers
+
+
+CACHEABLE = (
+    b"HTTP/1.1 200 OK\r\nCache-Control: public, max-age=60\r\nETag: W/1\r\nExpires: x\r\n"
+    b"CDN-Cache-Control: max-age=9\r\nVary: Accept-Encoding\r\nContent-Length: 0\r\n\r\n"
+)
+
+
+async def test_wr_41_a_page_with_our_cookie_is_uncacheable(upstream: UpstreamClient) -> None:
+    async with RawOrigin(answering(CACHEABLE)) as raw:
+        cookie = (b"set-cookie", b"corvus_main=v2.x")
+        talk = Conversation(gateway(upstream, raw.origin(), (cookie,)), http_scope())
+        await talk.result()
+    assert talk.headers == [
+        (b"vary", b"Accept-Encoding"),
+        (b"content-length", b"0"),
+        (b"cache-control", b"no-store, private"),
+        (b"vary", b"Cookie, Accept"),
+        cookie,
+    ]
+
+
+async def test_wr_41_without_our_cookie_the_origins_caching_rules_stay(
+    upstream: UpstreamClient,
+) -> None:
+    async with RawOrigin(answering(CACHEABLE)) as raw:
+        extra = (b"x-corvus-decision", b"pass")
+        talk = Conversation(gateway(upstream, raw.origin(), (extra,)), http_scope())
+        await talk.result()
+    assert talk.headers == [
+        (b"cache-control", b"public, max-age=60"),
+        (b"etag", b"W/1"),
+        (b"expires", b"x"),
+        (b"cdn-cache-control", b"max-age=9"),
+        (b"vary", b"Accept-Encoding"),
+        (b"content-length", b"0"),
+        extra,
+    ]
+
+
+@pytest.mark.parametrize("extensions", [None, PLAIN], ids=["own server", "plain server"])
+async def test_each_event_of_a_stream_reaches_the_visitor_before_the_next(
+    upstream: UpstreamClient, extensions: dict[str, Any] | None
+) -> None:
+    seen = asyncio.Event()
+
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        for _ in range(3):
+            await connection.send(b"data: x\n\n")
+            await seen.wait()
+            seen.clear()
+        connection.close()
+
+    async with RawOrigin(handle) as raw:
+        talk = Conversation(gateway(upstream, raw.origin()), http_scope(extensions=extensions))
+        await talk.hears("http.response.start")
+        for _ in range(3):
+            event = await talk.hears("http.response.body")
+            assert (event["body"], event["more_body"]) == (b"data: x\n\n", True)
+            seen.set()
+        assert (await talk.hears("http.response.body"))["more_body"] is False
+        assert (await talk.result()).ended is Ended.DELIVERED
+
+
+@pytest.mark.parametrize("extensions", [None, PLAIN], ids=["own server", "plain server"])
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_an_upload_reaches_the_origin_part_by_part(
+    upstream: UpstreamClient, extensions: dict[str, Any] | None, chunked: bool
+) -> None:
+    arrived = asyncio.Event()
+
+    async def handle(connection: OriginConnection) -> None:
+        head = await connection.head()
+        if chunked:
+            assert b"\r\ntransfer-encoding: chunked\r\n" in head
+            assert b"content-length" not in head
+            assert await connection.exactly(10) == b"5\r\nfirst\r\n"
+            arrived.set()
+            assert await connection.chunked() == [b"second"]
+        else:
+            assert b"\r\ncontent-length: 11\r\n" in head
+            assert await connection.exactly(5) == b"first"
+            arrived.set()
+            assert await connection.exactly(6) == b"second"
+        await connection.send(OK)
+
+    framing = (b"transfer-encoding", b"chunked") if chunked else (b"content-length", b"11")
+    async with RawOrigin(handle) as raw:
+        scope = http_scope("POST", headers=[HOST, framing], extensions=extensions)
+        talk = Conversation(gateway(upstream, raw.origin()), scope)
+        talk.say({"type": "http.request", "body": b"first", "more_body": True})
+        await asyncio.wait_for(arrived.wait(), 5)
+        talk.say({"type": "http.request", "body": b"", "more_body": True})
+        talk.say({"type": "http.request", "body": b"second", "more_body": False})
+        assert await talk.result() == Outcome(200, 2, Ended.DELIVERED)
+
+
+async def test_expect_is_answered_by_the_server_and_not_forwarded(upstream: UpstreamClient) -> None:
+    async def handle(connection: OriginConnection) -> None:
+        assert b"expect" not in (await connection.head()).lower()
+        assert await connection.exactly(4) == b"body"
+        await connection.send(OK)
+
+    async with RawOrigin(handle) as raw:
+        lines = [HOST, (b"expect", b"100-continue"), (b"content-length", b"4")]
+        scope = http_scope("PUT", headers=lines)
+        talk = Conversation(gateway(upstream, raw.origin()), scope, request_body(b"body"))
+        assert (await talk.result()).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n"),
+        ("GET", b"HTTP/1.1 204 No Content\r\n\r\n"),
+        ("GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 500\r\n\r\n"),
+    ],
+)
+async def test_answers_without_a_body_keep_their_headers(
+    upstream: UpstreamClient, method: str, answer: bytes
+) -> None:
+    async with RawOrigin(answering(answer, OK)) as raw:
+        talk = Conversation(gateway(upstream, raw.origin()), http_scope(method))
+        assert (await talk.result()).body_bytes == 0
+        assert talk.ended_cleanly
+        assert (b"content-length", b"500") in talk.headers or b"204" in answer
+        again = Conversation(gateway(upstream, raw.origin()), http_scope())
+        assert (await again.result()).body_bytes == 2
+        assert len(raw.connections) == 1
+
+
+async def test_early_hints_reach_the_visitor_before_the_answer(upstream: UpstreamClient) -> None:
+    go_on = asyncio.Event()
+
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        await connection.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nCorvus-X: 1\r\n\r\n")
+        await go_on.wait()
+        await connection.send(OK)
+
+    async with RawOrigin(handle) as raw:
+        talk = Conversation(gateway(upstream, raw.origin()), http_scope())
+        hints = await talk.hears("http.response.informational")
+        assert (hints["status"], hints["headers"]) == (103, [(b"link", b"</a>")])
+        go_on.set()
+        await talk.hears("http.response.start")
+        plain = Conversation(gateway(upstream, raw.origin()), http_scope(extensions=PLAIN))
+        await plain.hears("http.response.start")
+        await asyncio.gather(talk.result(), plain.result())
+
+
+async def test_trailers_are_delivered_where_the_server_can(upstream: UpstreamClient) -> None:
+    answer = (
+        b"HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\nok\r\n0\r\nX-Sum: 7\r\nConnection: x\r\n\r\n"
+    )
+    async with RawOrigin(answering(answer, answer)) as raw:
+        talk = Conversation(gateway(upstream, raw.origin()), http_scope())
+        await talk.result()
+        assert talk.sent[0]["trailers"] is True
+        assert talk.headers == [(b"trailer", b"X-Sum")]
+        assert talk.sent[-1] == {
+            "type": "http.response.trailers",
+            "headers": [(b"x-sum", b"7")],
+        }
+        plain = Conversation(gateway(upstream, raw.origin()), http_scope(extensions=PLAIN))
+        await plain.result()
+        assert plain.headers == []
+        assert "trailers" not in plain.sent[0]
+        assert plain.body == b"ok"
+
+
+# How exchanges fail.
+
+
+async def test_a_failure_before_the_headers_leaves_the_visitor_unanswered(
+    upstream: UpstreamClient,
+) -> None:
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        if connection.number == 1:
+            connection.close()
+        await connection.ended()
+
+    async with RawOrigin(handle) as raw:
+        origin = raw.origin(response_timeout_s=0.1)
+        for expected in (OriginUnreachable, OriginTimeout):
+            talk = Conversation(gateway(upstream, origin), http_scope())
+            with pytest.raises(expected):
+                await talk.result()
+            assert talk.sent == []
+
+
+@pytest.mark.parametrize("extensions", [None, PLAIN], ids=["own server", "plain server"])
+async def test_a_truncated_answer_never_ends_as_if_it_were_whole(
+    upstream: UpstreamClient, extensions: dict[str, Any] | None
+) -> None:
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+        connection.close()
+
+    async with RawOrigin(handle) as raw:
+        talk = Conversation(gateway(upstream, raw.origin()), http_scope(extensions=extensions))
+        with pytest.raises(AnswerCut) as cut:
+            await talk.result()
+    assert cut.value.outcome == Outcome(200, 4, Ended.CUT)
+    assert isinstance(cut.value.cause, OriginTruncated)
+    assert talk.body == b"half"
+    assert not talk.ended_cleanly
+
+
+async def test_a_cancelled_exchange_closes_the_origins_connection_at_once(
+    upstream: UpstreamClient,
+) -> None:
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        await connection.send(b"HTTP/1.1 200 OK\r\n\r\nsome")
+        await connection.ended()
+
+    async with RawOrigin(handle) as raw:
+        talk = Conversation(gateway(upstream, raw.origin()), http_scope())
+        await talk.hears("http.response.start")
+        await talk.hears("http.response.body")
+        talk.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await talk.result()
+        assert await raw.connections[0].ended()
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_plain_server_tells_of_a_client_gone_and_the_origin_is_let_go(
+    upstream: UpstreamClient, answered: bool
+) -> None:
+    arrived = asyncio.Event()
+
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        if answered:
+            await connection.send(b"HTTP/1.1 200 OK\r\n\r\nsome")
+        arrived.set()
+        await connection.ended()
+
+    async with RawOrigin(handle) as raw:
+        talk = Conversation(gateway(upstream, raw.origin()), http_scope(extensions=PLAIN))
+        await arrived.wait()
+        if answered:
+            await talk.hears("http.response.start")
+            await talk.hears("http.response.body")
+        talk.say({"type": "http.disconnect"})
+        outcome = await talk.result()
+        assert outcome == Outcome(200 if answered else 0, 4 if answered else 0, Ended.CLIENT_GONE)
+        assert await raw.connections[0].ended()
+        assert not talk.ended_cleanly
+
+
+async def test_a_client_gone_inside_its_upload_never_ends_the_message_for_the_origin(
+    upstream: UpstreamClient,
+) -> None:
+    got: list[bytes] = []
+    closed = asyncio.Event()
+
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        got.append(await connection.reader.read(100))
+        try:
+            got.append(await connection.reader.read())
+        finally:
+            closed.set()
+
+    async with RawOrigin(handle) as raw:
+        lines = [HOST, (b"transfer-encoding", b"chunked")]
+        talk = Conversation(gateway(upstream, raw.origin()), http_scope("POST", headers=lines))
+        talk.say({"type": "http.request", "body": b"pay", "more_body": True})
+        while not got:
+            await asyncio.sleep(0.001)
+        talk.say({"type": "http.disconnect"})
+        assert (await talk.result()).ended is Ended.CLIENT_GONE
+        await asyncio.wait_for(closed.wait(), 5)
+    assert b"".join(got) == b"3\r\npay\r\n"
+
+
+async def test_a_server_that_raises_on_send_means_a_client_gone(upstream: UpstreamClient) -> None:
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        await connection.send(b"HTTP/1.1 200 OK\r\n\r\nsome")
+        await connection.ended()
+
+    async def app(scope: dict[str, Any], receive: Any, send: Any) -> Outcome:
+        async def failing(event: dict[str, Any]) -> None:
+            if event["type"] == "http.response.body":
+                raise ConnectionResetError
+
+        outcome: Outcome = await gateway(upstream, raw.origin())(scope, receive, failing)
+        return outcome
+
+    async with RawOrigin(handle) as raw:
+        talk = Conversation(app, http_scope())
+        assert await talk.result() == Outcome(200, 0, Ended.CLIENT_GONE)
+        assert await raw.connections[0].ended()
+
+
+async def test_a_body_longer_than_declared_is_refused(upstream: UpstreamClient) -> None:
+    async with RawOrigin(answering(OK)) as raw:
+        scope = http_scope("POST", headers=[HOST, (b"content-length", b"2")])
+        talk = Conversation(gateway(upstream, raw.origin()), scope, request_body(b"four"))
+        with pytest.raises(BodyMismatch):
+            await talk.result()
+        assert talk.sent == []
+        assert not raw.connections
+
+
+# Size.
+
+
+async def test_gw_05_a_slow_visitor_holds_a_download_back(upstream: UpstreamClient) -> None:
+    size = 40_000_000
+    sent = 0
+
+    async def handle(connection: OriginConnection) -> None:
+        nonlocal sent
+        await connection.head()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        while sent < size:
+            await connection.send(bytes(100_000))
+            sent += 100_000
+
+    async with RawOrigin(handle) as raw:
+        talk = Conversation(gateway(upstream, raw.origin()), http_scope())
+        await talk.hears("http.response.start")
+        talk.hold()
+        before = -1
+        while before != sent or not sent:
+            before = sent
+            await asyncio.sleep(0.05)
+        assert sent < 15_000_000  # the kernel's buffers, and bounded ones of ours
+        talk.go_on()
+        assert await talk.result() == Outcome(200, size, Ended.DELIVERED)
+        assert max(len(e["body"]) for e in talk.sent[1:]) <= 131_072
+
+
+async def test_gw_05_a_slow_origin_holds_an_upload_back(upstream: UpstreamClient) -> None:
+    go_on = asyncio.Event()
+    parts = 400
+
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        await go_on.wait()
+        await connection.exactly(100_000 * parts)
+        await connection.send(OK)
+
+    async with RawOrigin(handle) as raw:
+        length = b"%d" % (100_000 * parts)
+        scope = http_scope("POST", headers=[HOST, (b"content-length", length)])
+        talk = Conversation(
+            gateway(upstream, raw.origin()), scope, request_body(*[bytes(100_000)] * parts)
+        )
+        before = -1
+        while before != talk.received or not talk.received:
+            before = talk.received
+            await asyncio.sleep(0.05)
+        assert talk.received < 15_000_000
+        go_on.set()
+        assert (await talk.result()).status == 200
