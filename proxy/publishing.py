@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,9 @@ from proxy import queries, store
 from proxy.compile import compile_snapshot, fingerprint
 from proxy.gateway.snapshot import Snapshot, SnapshotError, load
 from proxy.models import ConfigVersion, PageBundle
-from queueing.queries import room_configs, room_store, store_client
+from queueing.page_builder import build_bundle
+from queueing.page_check import compile_template
+from queueing.queries import own_pages, room_configs, room_store, store_client
 from queueing.store import StoreError
 
 _log = structlog.get_logger("corvus.publish")
@@ -54,7 +57,7 @@ def _compile() -> Snapshot:
     return compile_snapshot(
         effective=queries.effective(),
         key_generation=queries.key_generation(),
-        pages=_bundle().digest,
+        pages=_keep_pages(),
     )
 
 
@@ -65,14 +68,22 @@ def _validated(snapshot: Snapshot) -> Snapshot:
         raise ValidationError(f"The configuration cannot be published: {error}.") from None
 
 
-def _bundle() -> PageBundle:
-    """Give the page bundle of this release; its digest changes only when a page does."""
-    from queueing.page_builder import build_bundle
+def _keep_pages() -> str:
+    """Keep the page bundle of this release and the operators' own pages; give the bundle's digest.
 
+    A digest changes only when a page does.
+    """
     content = build_bundle()
     digest = hashlib.sha256(content).hexdigest()[:16]
-    bundle, _ = PageBundle.objects.get_or_create(digest=digest, defaults={"content": content})
-    return bundle
+    PageBundle.objects.get_or_create(digest=digest, defaults={"content": content})
+    for own, html in own_pages().items():
+        try:
+            compiled = json.dumps(compile_template(html), ensure_ascii=False).encode()
+        except ValueError as error:  # checked on upload; an older release checked less
+            _log.error("own waiting page is not used", page=own, error=str(error))
+        else:
+            PageBundle.objects.get_or_create(digest=own, defaults={"content": compiled})
+    return digest
 
 
 def _record(snapshot: Snapshot, number: int, author: str, note: str) -> ConfigVersion:
@@ -111,13 +122,14 @@ def deliver(version: ConfigVersion) -> bool:
     for config in room_configs():
         # A store that has lost what was delivered has lost the line too (WR-63).
         rooms.recover(config) if lost else rooms.configure(config)
-    bundle = bytes(PageBundle.objects.get(digest=version.pages).content)
+    document = version.document.encode()
+    wanted = store.page_digests(load(document))
+    bundles = PageBundle.objects.filter(digest__in=wanted)
     done = store.deliver(
         client,
         number=version.number,
-        document=version.document.encode(),
-        pages=version.pages,
-        bundle=bundle,
+        document=document,
+        pages={b.digest: bytes(b.content) for b in bundles},
     )
     if done and version.delivered_at is None:
         version.delivered_at = timezone.now()
@@ -164,6 +176,8 @@ def prune_versions(*, keep: int = 100) -> int:
     kept: Any = ConfigVersion.objects.order_by("-number")[:keep]
     oldest = min((v.number for v in kept), default=0)
     deleted, _ = ConfigVersion.objects.filter(number__lt=oldest).delete()
-    named = ConfigVersion.objects.values_list("pages", flat=True)
-    PageBundle.objects.exclude(digest__in=list(named)).delete()
+    named: set[str] = set()
+    for document in ConfigVersion.objects.values_list("document", flat=True):
+        named |= store.page_digests(load(document.encode()))
+    PageBundle.objects.exclude(digest__in=named).delete()
     return deleted

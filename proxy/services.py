@@ -81,9 +81,11 @@ def _replace_rules(host: ProxyHost, rules: Iterable[Rule]) -> None:
         if binding.path in wanted:
             raise ValidationError(f"The path {binding.path} has two rooms; a path has one.")
         wanted[binding.path] = rule.room_id
+    governing = set(RoomBinding.objects.values_list("room_id", flat=True))
     host.bindings.exclude(path__in=wanted).delete()
     for path, room_id in wanted.items():
         RoomBinding.objects.update_or_create(host=host, path=path, defaults={"room_id": room_id})
+    room_services.begin_to_govern(room_ids=set(wanted.values()) - governing)
 
 
 @transaction.atomic

@@ -7,13 +7,20 @@ Keys: `corvus:config:snapshot` the document, `corvus:config:version` its number,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import redis
 
-SNAPSHOT_KEY = "corvus:config:snapshot"
-VERSION_KEY = "corvus:config:version"
-PAGES_KEY = "corvus:config:pages:"
+from proxy.gateway.snapshot import (
+    SNAPSHOT_KEY,
+    VERSION_KEY,
+    Snapshot,
+    SnapshotError,
+    load,
+    pages_key,
+)
+
 CHANNEL = "corvus:config"
 
 PAGES_KEPT_S = 7 * 24 * 3600
@@ -36,8 +43,11 @@ def stored_document(client: Any) -> bytes | None:
     return document
 
 
-def deliver(client: Any, *, number: int, document: bytes, pages: str, bundle: bytes) -> bool:
+def deliver(client: Any, *, number: int, document: bytes, pages: Mapping[str, bytes]) -> bool:
     """Put one configuration into the store, whole, unless a newer one is there.
+
+    `pages` are the page bundle and the operators' own pages, by the digests that the document
+    names.
 
     Returns:
         False when the store already holds a higher number.
@@ -52,11 +62,12 @@ def deliver(client: Any, *, number: int, document: bytes, pages: str, bundle: by
                 held = pipe.get(VERSION_KEY)
                 if held is not None and int(held) > number and pipe.exists(SNAPSHOT_KEY):
                     return False
-                old_pages = _pages_of(pipe.get(SNAPSHOT_KEY))
+                old = _pages_of(pipe.get(SNAPSHOT_KEY)) - pages.keys()
                 pipe.multi()
-                if old_pages and old_pages != pages:
-                    pipe.expire(PAGES_KEY + old_pages, PAGES_KEPT_S)
-                pipe.set(PAGES_KEY + pages, bundle)
+                for digest in old:
+                    pipe.expire(pages_key(digest), PAGES_KEPT_S)
+                for digest, content in pages.items():
+                    pipe.set(pages_key(digest), content)
                 pipe.set(SNAPSHOT_KEY, document)
                 pipe.set(VERSION_KEY, number)
                 pipe.publish(CHANNEL, number)
@@ -66,12 +77,15 @@ def deliver(client: Any, *, number: int, document: bytes, pages: str, bundle: by
             return True
 
 
-def _pages_of(document: bytes | None) -> str:
-    from proxy.gateway.snapshot import SnapshotError, load
+def page_digests(snapshot: Snapshot) -> set[str]:
+    """Name every page that a configuration needs."""
+    return {snapshot.pages, *(room.page for room in snapshot.rooms.values() if room.page)}
 
+
+def _pages_of(document: bytes | None) -> set[str]:
     if document is None:
-        return ""
+        return set()
     try:
-        return load(document).pages
+        return page_digests(load(document))
     except SnapshotError:
-        return ""
+        return set()

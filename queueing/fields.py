@@ -15,7 +15,9 @@ class DurationFormField(forms.CharField):
     """A text input that takes `15`, `15s`, `5m`, `1h`, `250ms` and gives milliseconds."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"max_length": 40, **kwargs})
+        kwargs.pop("max_length", None)  # it would measure the number
+        super().__init__(**kwargs)
+        self.widget.attrs.setdefault("maxlength", "40")
         self.widget.attrs.setdefault("autocomplete", "off")
         self.widget.attrs.setdefault("class", "corvus-duration")
 

@@ -8,8 +8,7 @@ from django import forms
 from django.core.files.uploadedfile import UploadedFile
 
 from queueing.models import Room
-
-LARGEST_PAGE = 256 * 1024
+from queueing.page_check import MAX_BYTES, check
 
 
 class RoomForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -44,18 +43,9 @@ class RoomForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
     def _take(self, upload: UploadedFile[bytes]) -> None:
-        from queueing.page_check import check
-
-        if (upload.size or 0) > LARGEST_PAGE:
-            self.add_error(
-                "page_upload", f"{upload.size} bytes are not allowed: at most {LARGEST_PAGE}."
-            )
-            return
-        try:
-            html = upload.read().decode("utf-8")
-        except UnicodeDecodeError as error:
-            self.add_error("page_upload", f"The file is not UTF-8 text (byte {error.start}).")
-            return
-        for problem in check(html):
+        raw = upload.read(MAX_BYTES + 1)
+        problems = check(raw)
+        for problem in problems:
             self.add_error("page_upload", f"Line {problem.line}: {problem.message}")
-        self.instance.page_html = html
+        if not problems:
+            self.instance.page_html = raw.decode("utf-8")

@@ -205,6 +205,7 @@ class Room(models.Model):
         editable=False,
         help_text="The uploaded template. Empty: the built-in page.",
     )
+    opened_ms = models.PositiveBigIntegerField(default=0, editable=False)
     version = models.PositiveBigIntegerField(default=1, editable=False)
     changed_at = models.DateTimeField(auto_now=True)
 
@@ -268,6 +269,7 @@ class Room(models.Model):
             open_rate=self.open_rate,
             bind_network=self.bind_network,
             inside_now=InsideNow(self.inside_now),
+            opened_ms=self.opened_ms,
             reject_status=self.reject_status,
             message=self.message,
             page=self.page_digest,

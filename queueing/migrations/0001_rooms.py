@@ -42,6 +42,7 @@ class Migration(migrations.Migration):
                 ('reject_status', models.PositiveSmallIntegerField(choices=[(429, '429 Too Many Requests'), (503, '503 Service Unavailable')], default=429, help_text='HTTP status for newcomers while the room is rejecting.', verbose_name='answer while rejecting')),
                 ('message', models.CharField(blank=True, help_text='A sentence to everybody who waits, shown as it is written. Empty: none.', max_length=500)),
                 ('page_html', models.TextField(blank=True, default='', editable=False, help_text='The uploaded template. Empty: the built-in page.', verbose_name='own waiting page')),
+                ('opened_ms', models.PositiveBigIntegerField(default=0, editable=False)),
                 ('version', models.PositiveBigIntegerField(default=1, editable=False)),
                 ('changed_at', models.DateTimeField(auto_now=True)),
             ],

@@ -1,0 +1,219 @@
+"""Settings with their sources, the main room, and the rules of key rotation."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+import time_machine
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+
+from corvus_site import env
+from proxy import queries, services
+from proxy import store as keys
+from proxy.gateway.snapshot import Snapshot, load
+from proxy.models import ConfigVersion, KeyGeneration, ProxyHost, SavedSetting
+from queueing import services as rooms
+from queueing.config import RoomId
+from queueing.models import Room
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MAIN = RoomId("main")
+
+
+@pytest.fixture(autouse=True)
+def _started(store: Any) -> None:
+    call_command("publish")
+
+
+def snapshot(store: Any) -> Snapshot:
+    return load(store.get(keys.SNAPSHOT_KEY))
+
+
+def test_a_saved_setting_counts_above_the_environment_and_its_source_is_known(
+    store: Any, settings: Any
+) -> None:
+    settings.CORVUS = env.load({"CORVUS_CAPACITY": "50", "CORVUS_RETRY_AFTER": "9"})
+    services.save_settings(values={"CORVUS_CAPACITY": "60"}, author="ada")
+    effective = queries.effective()
+    assert (effective.value("CORVUS_CAPACITY"), str(effective.source("CORVUS_CAPACITY"))) == (
+        60,
+        "saved in the console",
+    )
+    assert str(effective.source("CORVUS_RETRY_AFTER")) == "environment"
+    assert snapshot(store).rooms[MAIN].capacity == 60
+    assert snapshot(store).settings.retry_after_s == 9
+    assert Room.objects.get(pk="main").capacity == 60
+
+
+def test_a_setting_that_is_given_back_falls_to_the_environment(store: Any, settings: Any) -> None:
+    settings.CORVUS = env.load({"CORVUS_CAPACITY": "50"})
+    services.save_settings(values={"CORVUS_CAPACITY": "60"}, author="ada")
+    services.save_settings(values={"CORVUS_CAPACITY": None}, author="ada")
+    assert snapshot(store).rooms[MAIN].capacity == 50
+    assert not SavedSetting.objects.exists()
+
+
+def test_settings_are_saved_all_or_nothing_and_each_fault_is_named(store: Any) -> None:
+    before = store.get(keys.SNAPSHOT_KEY)
+    with pytest.raises(services.SettingsRefused) as refusal:
+        services.save_settings(
+            values={
+                "CORVUS_CAPACITY": "12",
+                "CORVUS_RETRY_AFTER": "0",
+                "CORVUS_MAX_QUEUE": "many",
+                "CORVUS_LISTEN": ":99",
+                "CORVUS_SECRET": "x" * 40,
+                "CORVUS_NONSENSE": "1",
+            },
+            author="ada",
+        )
+    assert set(refusal.value.message_dict) == {
+        "CORVUS_RETRY_AFTER",
+        "CORVUS_MAX_QUEUE",
+        "CORVUS_LISTEN",
+        "CORVUS_SECRET",
+        "CORVUS_NONSENSE",
+    }
+    assert not SavedSetting.objects.exists()
+    assert store.get(keys.SNAPSHOT_KEY) == before
+
+
+def test_values_that_are_wrong_only_together_are_refused_by_name() -> None:
+    with pytest.raises(services.SettingsRefused) as refusal:
+        services.save_settings(
+            values={"CORVUS_ACTIVE_TTL": "20s", "CORVUS_REFRESH": "15s"}, author="ada"
+        )
+    assert set(refusal.value.message_dict) == {"CORVUS_ACTIVE_TTL"}
+    services.save_settings(
+        values={"CORVUS_ACTIVE_TTL": "20s", "CORVUS_REFRESH": "10s"}, author="ada"
+    )
+
+
+def test_saving_the_same_settings_again_makes_no_version() -> None:
+    services.save_settings(values={"CORVUS_CAPACITY": "60"}, author="ada")
+    count = ConfigVersion.objects.count()
+    assert services.save_settings(values={"CORVUS_CAPACITY": "60"}, author="ada") == frozenset()
+    assert ConfigVersion.objects.count() == count
+
+
+def test_editing_the_main_room_saves_what_changed_as_settings_and_nothing_else() -> None:
+    room = Room.objects.get(pk="main")
+    room.capacity, room.active_ttl_ms, room.bind_network = 12, 90_000, True
+    rooms.save_room(room=room, author="ada")
+    assert queries.saved_settings() == {
+        "CORVUS_CAPACITY": "12",
+        "CORVUS_ACTIVE_TTL": "90s",
+        "CORVUS_BIND_NETWORK": "true",
+    }
+    assert queries.effective().value("CORVUS_ACTIVE_TTL") == 90
+
+
+def test_editing_another_room_saves_no_setting(store: Any) -> None:
+    room = Room(id="sale", name="Sale", on_outage="open", inside_now="keep", capacity=3)
+    rooms.save_room(room=room, author="ada")
+    assert queries.saved_settings() == {}
+
+
+def test_what_the_console_saved_survives_a_restart_with_another_environment(
+    store: Any, settings: Any
+) -> None:
+    rooms.set_capacity(room_id="main", capacity=12, author="ada")
+    settings.CORVUS = env.load({"CORVUS_CAPACITY": "99", "CORVUS_MAX_QUEUE": "5"})
+    call_command("publish")
+    assert snapshot(store).rooms[MAIN].capacity == 12
+    assert snapshot(store).rooms[MAIN].max_queue == 5
+
+
+def test_the_mode_of_the_main_room_survives_a_restart(store: Any) -> None:
+    rooms.set_mode(room_id="main", mode=rooms.Mode.PAUSED, author="ada")
+    call_command("publish")
+    assert snapshot(store).rooms[MAIN].mode is rooms.Mode.PAUSED
+
+
+def test_a_saved_value_that_became_wrong_does_not_stop_the_start(store: Any) -> None:
+    SavedSetting.objects.create(name="CORVUS_CAPACITY", value="lots", author="an older release")
+    SavedSetting.objects.create(name="CORVUS_MAX_QUEUE", value="5", author="ada")
+    call_command("publish")
+    assert snapshot(store).rooms[MAIN].capacity == 434
+    assert snapshot(store).rooms[MAIN].max_queue == 5
+
+
+def test_a_new_upstream_is_in_force_without_a_restart(store: Any) -> None:
+    services.save_settings(values={"CORVUS_UPSTREAM": "http://127.0.0.1:4000"}, author="ada")
+    assert snapshot(store).hosts[0].origin == "http://127.0.0.1:4000"
+
+
+def test_a_name_belongs_to_one_host() -> None:
+    first = ProxyHost(label="One", origin="http://127.0.0.1:1")
+    services.save_host(host=first, names=["a.example"], rules=[], author="ada")
+    with pytest.raises(ValidationError, match=r"a\.example belongs to the host “One”"):
+        services.save_host(
+            host=ProxyHost(label="Two", origin="http://127.0.0.1:2"),
+            names=["b.example", "a.example"],
+            rules=[],
+            author="ada",
+        )
+    assert not ProxyHost.objects.filter(label="Two").exists()
+
+
+def test_a_path_of_a_host_has_one_room() -> None:
+    with pytest.raises(ValidationError, match=r"/x/\* has two rooms"):
+        services.save_host(
+            host=ProxyHost(label="One", origin="http://127.0.0.1:1"),
+            names=["a.example"],
+            rules=[services.Rule("/x/*", "main"), services.Rule("/x/*", "main")],
+            author="ada",
+        )
+
+
+def test_the_catch_all_stays() -> None:
+    with pytest.raises(ValidationError, match="cannot be deleted"):
+        services.remove_host(host=ProxyHost.objects.get(catch_all=True), author="ada")
+
+
+def test_wr_28_a_rotation_publishes_the_next_generation(store: Any) -> None:
+    assert snapshot(store).key_generation == 1
+    assert services.rotate_secret(author="ada") == 2
+    assert snapshot(store).key_generation == 2
+
+
+def test_wr_28_a_second_rotation_at_once_is_refused_unless_forced(store: Any) -> None:
+    services.rotate_secret(author="ada")
+    with pytest.raises(services.TooSoon, match="would be worth nothing"):
+        services.rotate_secret(author="ada")
+    assert snapshot(store).key_generation == 2
+    assert services.rotate_secret(author="ada", force=True) == 3
+
+
+def test_wr_28_two_rotations_further_apart_than_the_longest_pass_are_fine() -> None:
+    begin = dt.datetime(2026, 11, 30, 12, tzinfo=dt.UTC)
+    longest = dt.timedelta(milliseconds=services.longest_pass_ms())
+    with time_machine.travel(begin, tick=False):
+        services.rotate_secret(author="ada")
+    with (
+        time_machine.travel(begin + longest - dt.timedelta(seconds=1), tick=False),
+        pytest.raises(services.TooSoon),
+    ):
+        services.rotate_secret(author="ada")
+    with time_machine.travel(begin + longest, tick=False):
+        assert services.rotate_secret(author="ada") == 3
+
+
+def test_wr_28_the_longest_pass_is_that_of_the_most_patient_room() -> None:
+    room = Room(
+        id="sale", name="S", on_outage="open", inside_now="keep", return_window_ms=7_200_000
+    )
+    rooms.save_room(room=room, author="ada")
+    assert services.longest_pass_ms() == 7_200_000
+
+
+def test_wr_28_the_command_says_when_it_can_be_done() -> None:
+    call_command("rotate_secret")
+    with pytest.raises(CommandError, match="would be worth nothing"):
+        call_command("rotate_secret")
+    call_command("rotate_secret", force=True)
+    assert KeyGeneration.objects.count() == 2
