@@ -33,8 +33,10 @@ def test_beyond_the_capacity_a_visitor_waits_and_is_let_in_when_a_slot_is_free(
         assert place_of(status) == ("waiting", 1)
         assert first.post(f"/__corvus/wr/{room.id}/leave").status_code == 200
         granted = eventually(
-            lambda: (s := second.get(f"/__corvus/wr/{room.id}/status").json())["state"] == "granted"
-            and s
+            lambda: (
+                (s := second.get(f"/__corvus/wr/{room.id}/status").json())["state"] == "granted"
+                and s
+            )
         )
         assert 50 <= granted["claim_s"] <= 60
         assert second.get("/").text == "<h1>the shop</h1>"

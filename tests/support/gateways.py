@@ -202,6 +202,7 @@ class Gateways:
                     "CORVUS_DATA_DIR": str(self.folder),
                     "CORVUS_MACHINE_DIR": str(self.folder / "run"),
                     "CORVUS_ADMIN_TOKEN": ADMIN_TOKEN,
+                    "CORVUS_CONNECTIONS_PER_CLIENT": "0",  # a crowd comes from one address
                 }
                 | (environment or {}),
                 pass_fds=[listener.fileno()],
