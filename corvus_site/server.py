@@ -1,0 +1,291 @@
+"""The gateway's ASGI server: Daphne, extended (docs/decisions/0004-daphne-extended.md).
+
+Owns the process around the application: sockets, limits per client, time-outs, draining. Daphne's
+`Server` and `HTTPFactory` are subclassed; the protocols are our own, because a proxy's server must
+stream both ways with back-pressure (`server_http1`, `server_http2`, `server_websocket`, `server_tls`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import importlib
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+from daphne.server import Server  # isort: skip - installs Daphne's reactor: comes first
+from daphne.http_protocol import HTTPFactory
+from twisted.internet import reactor
+
+from corvus_site.server_connection import Connection, address_of
+from corvus_site.server_exchange import Application
+from corvus_site.server_http1 import Http1Connection
+from corvus_site.server_http2 import Http2Connection
+from corvus_site.server_limits import ServerLimits
+from corvus_site.server_tls import TlsConnection, tls_context
+
+BACKLOG: Final = 4096
+ACCEPTS_PER_TURN: Final = 64
+SWEEP_S: Final = 0.25
+DRAIN_LOOK_S: Final = 0.05
+CUT_S: Final = 2.0
+
+
+class Swept(Protocol):
+    """What the server asks of every connection."""
+
+    def sweep(self, now: float) -> None: ...
+    def drain(self) -> None: ...
+    def cut(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Where a server listens and what it allows.
+
+    `sockets` and `tls_sockets` are listening or bound sockets, which the server closes.
+    """
+
+    sockets: tuple[socket.socket, ...] = ()
+    tls_sockets: tuple[socket.socket, ...] = ()
+    tls_certificate: Path | None = None  # PEM, with its chain
+    tls_key: Path | None = None
+    limits: ServerLimits = field(default_factory=ServerLimits)
+
+
+def own_socket(host: str, port: int) -> socket.socket:
+    """Bind a socket of our own that shares its port with other processes (SO_REUSEPORT)."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def client_key(host: str) -> str:
+    """Give what counts as one client: an IPv4 address or an IPv6 /64."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return host
+
+
+class GatewayFactory(HTTPFactory):  # type: ignore[misc]
+    """Daphne's factory, building our protocols; its ALPN offer stays (h2, then HTTP/1.1)."""
+
+    server: GatewayServer
+
+    def buildProtocol(self, addr: object) -> Connection:
+        """Build the protocol of a connection without TLS."""
+        return Http1Connection(self.server, secure=False)
+
+    def protocol_for(self, alpn: str | None) -> Connection:
+        """Build the protocol that the TLS handshake agreed on."""
+        if alpn == "h2":
+            return Http2Connection(self.server, secure=True)
+        return Http1Connection(self.server, secure=True)
+
+
+class GatewayServer(Server):  # type: ignore[misc]
+    """Daphne's server with our protocols, on Daphne's event loop (`run`) or a running one (`start`)."""
+
+    def __init__(self, application: Application, options: ServerOptions) -> None:
+        places = [f"fd:{s.fileno()}" for s in options.sockets + options.tls_sockets]
+        super().__init__(application, endpoints=places, signal_handlers=False, verbosity=0)
+        self.options = options
+        self.limits = options.limits
+        self.factory = GatewayFactory(self)
+        self.connections: set[Swept] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.draining = False
+        self._clients: Counter[str] = Counter()
+        self._listening: list[asyncio.Server] = []
+        self._loop: asyncio.AbstractEventLoop
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    # What connections ask for
+
+    def now(self) -> float:
+        """Give the loop's clock, in seconds."""
+        return self._loop.time()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run an application's coroutine; draining waits for it."""
+        task = self._loop.create_task(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def admit(self, transport: asyncio.Transport) -> str | None:
+        """Count a new connection; None (and it is cut) when its client has enough of them."""
+        peer = address_of(transport.get_extra_info("peername"))
+        if peer is None:
+            return ""
+        key = client_key(peer[0])
+        if 0 < self.limits.connections_per_client <= self._clients[key]:
+            transport.abort()
+            return None
+        self._clients[key] += 1
+        return key
+
+    def release(self, key: str | None) -> None:
+        """Count a connection out."""
+        if key:
+            self._clients[key] -= 1
+            if self._clients[key] <= 0:
+                del self._clients[key]
+
+    # Life
+
+    def run(self) -> None:
+        """Serve on Daphne's reactor until SIGTERM or SIGINT, drain, and return. Raises OSError."""
+        daphne_reactor = cast(Any, reactor)
+        self._loop = daphne_reactor._asyncioEventloop
+        asyncio.set_event_loop(self._loop)
+        failures: list[OSError] = []
+
+        async def serve() -> None:
+            try:
+                await self._serve_until_signalled()
+            except OSError as error:
+                failures.append(error)
+            finally:
+                daphne_reactor.stop()
+
+        tasks: list[asyncio.Task[None]] = []
+        daphne_reactor.callWhenRunning(lambda: tasks.append(self._loop.create_task(serve())))
+        daphne_reactor.run(installSignalHandlers=False)
+        for failure in failures:
+            raise failure
+
+    async def _serve_until_signalled(self) -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, stop.set)
+        await self.start()
+        gc.freeze()  # modules and configuration are never garbage
+        await stop.wait()
+        await self.drain()
+
+    async def start(self) -> None:
+        """Listen, on the running loop. Raises OSError (also for a certificate that cannot be read)."""
+        self._loop = asyncio.get_running_loop()
+        options = self.options
+        for sock in options.sockets:
+            await self._listen(sock, lambda: self.factory.buildProtocol(None))
+        if options.tls_sockets:
+            if options.tls_certificate is None or options.tls_key is None:
+                raise OSError("TLS needs a certificate file and a key file")
+            offer = [name.decode("ascii") for name in self.factory.acceptableProtocols()]
+            context = tls_context(options.tls_certificate, options.tls_key, offer)
+            for sock in options.tls_sockets:
+                await self._listen(sock, lambda: TlsConnection(self, context))
+        self._sweep()
+
+    async def _listen(self, sock: socket.socket, build: Callable[[], asyncio.Protocol]) -> None:
+        sock.setblocking(False)
+        server = await self._loop.create_server(build, sock=sock, backlog=ACCEPTS_PER_TURN)
+        # asyncio takes `backlog` connections a turn, and has told the kernel that number too
+        sock.listen(BACKLOG)
+        self._listening.append(server)
+
+    def _sweep(self) -> None:
+        now = self.now()
+        for connection in list(self.connections):
+            connection.sweep(now)
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    async def drain(self) -> None:
+        """Stop accepting, let running exchanges end for `drain_s` seconds, then cut what is left."""
+        self.draining = True
+        for server in self._listening:
+            server.close()
+        for connection in list(self.connections):
+            connection.drain()
+        end = self.now() + self.limits.drain_s
+        while (self.connections or self.tasks) and self.now() < end:
+            await asyncio.sleep(DRAIN_LOOK_S)
+        for connection in list(self.connections):
+            connection.cut()
+        for task in list(self.tasks):
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=CUT_S)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+
+def application_from(path: str) -> Application:
+    """Import `package.module:attribute`. Raises ValueError."""
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute or "application")
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"--app: “{path}” is not allowed: {error}") from error
+    if not callable(found):
+        raise ValueError(f"--app: “{path}” is not allowed: not an ASGI application")
+    return cast(Application, found)
+
+
+def run(application: Application, options: ServerOptions) -> None:
+    """Serve an application until a signal ends it."""
+    GatewayServer(application, options).run()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m corvus_site.server`: serve inherited sockets with limits from the environment."""
+    parser = argparse.ArgumentParser(prog="python -m corvus_site.server", description=main.__doc__)
+    parser.add_argument("--app", required=True, metavar="MODULE:NAME")
+    parser.add_argument("--fd", type=int, action="append", default=[], help="a listening socket")
+    parser.add_argument("--tls-fd", type=int, action="append", default=[])
+    parser.add_argument("--tls-cert", type=Path)
+    parser.add_argument("--tls-key", type=Path)
+    parser.add_argument("--listen", action="append", default=[], metavar="HOST:PORT")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    try:
+        own = [own_socket(*_host_port(text)) for text in given.listen]
+        options = ServerOptions(
+            sockets=(*(socket.socket(fileno=number) for number in given.fd), *own),
+            tls_sockets=tuple(socket.socket(fileno=number) for number in given.tls_fd),
+            tls_certificate=given.tls_cert,
+            tls_key=given.tls_key,
+            limits=ServerLimits.from_environment(os.environ),
+        )
+        if not options.sockets + options.tls_sockets:
+            raise ValueError("--fd, --tls-fd or --listen is needed")
+        if options.tls_sockets and not (options.tls_certificate and options.tls_key):
+            raise ValueError("--tls-fd needs --tls-cert and --tls-key")
+        run(application_from(given.app), options)
+    except (OSError, ValueError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+    return 0
+
+
+def _host_port(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"--listen: “{text}” is not allowed: host:port")
+    return host.strip("[]"), int(port)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
