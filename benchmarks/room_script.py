@@ -1,8 +1,11 @@
-"""How fast the room script is, and what a waiting visitor costs: `python -m benchmarks.room_script`.
+"""How fast the room script is, and what a waiting visitor costs.
 
-Fills one room of a private Valkey with 0, 10⁴, 10⁵ and 10⁶ waiting visitors and measures enter, poll and
-heartbeat: calls/s of one connection that sends one call at a time (so the figure is a round trip), and
-the script's own time, which is what holds the store, as p50 and p99. Ends with bytes per waiting visitor.
+Run: `python -m benchmarks.room_script`.
+
+Fills one room of a private Valkey with 0, 10⁴, 10⁵ and 10⁶ waiting visitors and measures enter,
+poll and heartbeat: calls/s of one connection that sends one call at a time (so the figure is a
+round trip), and the script's own time, which is what holds the store, as p50 and p99. Ends with
+bytes per waiting visitor.
 """
 
 from __future__ import annotations

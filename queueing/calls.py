@@ -1,7 +1,8 @@
 """What the words of each call of `room.lua` are, and what its flat reply means.
 
 Pure: no socket, no script text. `queueing.store` sends these, asynchronously or not, so that the
-two ways cannot differ. The script's side of the contract stands at the head of `queueing/lua/room.lua`.
+two ways cannot differ. The script's side of the contract stands at the head of
+`queueing/lua/room.lua`.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ class Stats:
     journal: int
     hold: bool
     totals: dict[str, int]
-    """Since the room began: joined, direct, adopted, admitted, grants, left, missed, removed, banned,
-    reset, lapsed, parked, returned, expired, released, revoked, overshoot; absent = it never was."""
+    """Since the room began: joined, direct, adopted, admitted, grants, left, missed, removed,
+    banned, reset, lapsed, parked, returned, expired, released, revoked, overshoot; absent = it
+    never was."""
 
 
 @dataclass(frozen=True, slots=True)

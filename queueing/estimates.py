@@ -1,7 +1,7 @@
 """How long a waiter will probably wait, and when its page should ask again.
 
-Pure arithmetic over what the script told. Rounding for the eye (1, 2, 5, 10 … minutes) is the page's,
-jitter on the poll interval is the browser's.
+Pure arithmetic over what the script told. Rounding for the eye (1, 2, 5, 10 … minutes) is the
+page's, jitter on the poll interval is the browser's.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ _Z90 = 1.2816  # the 90 % point of the normal distribution
 def wait_estimate(*, ahead: int, released: int, released_ms: int, rate: int = 0) -> Eta | None:
     """Estimate a waiter's seconds to its turn; None = fewer than five releases seen (WR-68).
 
-    Whether anybody is admitted at the moment is the caller's to know: a paused room has no estimate.
-    The turn is the k-th release from now. Both that time and the release rate, known from n releases,
-    are uncertain: their quotient follows an F distribution with 2k and 2n degrees, taken here as
-    log-normal. `rate` is the room's admission limit (0 = none), which no wait can beat.
+    Whether anybody is admitted at the moment is the caller's to know: a paused room has no
+    estimate. The turn is the k-th release from now. Both that time and the release rate, known
+    from n releases, are uncertain: their quotient follows an F distribution with 2k and 2n
+    degrees, taken here as log-normal. `rate` is the room's admission limit (0 = none), which no
+    wait can beat.
     """
     if released < FEWEST_RELEASES or released_ms <= 0:
         return None
@@ -52,5 +53,5 @@ def poll_after_s(*, ahead: int, released: int, released_ms: int) -> int:
 
 
 def _log_variance(shape: int) -> float:
-    """Variance of the logarithm of a gamma variable of this shape (trigamma, to its second term)."""
+    """Variance of a gamma variable's logarithm: the trigamma function to its second term."""
     return 1 / shape + 1 / (2 * shape * shape)

@@ -108,9 +108,9 @@ class RoomStore:
     ) -> Place:
         """Ask to be let in: extends the slot, claims the grant, checks in, or makes a new place.
 
-        `iat_ms` and `ticket` come from the visitor's cookie (0 = it never held a ticket); `shown` is
-        the last position that the visitor saw (0 = none). In unit `requests` the slot is held by
-        `lease`. `exempt` clients have no limit of new places.
+        `iat_ms` and `ticket` come from the visitor's cookie (0 = it never held a ticket); `shown`
+        is the last position that the visitor saw (0 = none). In unit `requests` the slot is held
+        by `lease`. `exempt` clients have no limit of new places.
         """
         return await self._run(
             calls.enter(

@@ -1,7 +1,7 @@
-"""The long mode of the room's property test: `python -m tests.properties.room_soak --operations 1000000`.
+"""The long mode of the room's property test: `python -m tests.properties.room_soak`.
 
-Random rooms, operations, repeated calls, clock jumps and configuration changes against the reference
-model, without shrinking. Prints the seed of each room; `--seed` runs one again.
+Random rooms, operations, repeated calls, clock jumps and configuration changes against the
+reference model, without shrinking. Prints the seed of each room; `--seed` runs one again.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Storm:
         return SIDS[int(len(SIDS) * self.chance.random() ** 1.5)]
 
     def step(self) -> None:
-        """Jump the clock, then do one thing, sometimes twice: a reply was lost and the call repeated."""
+        """Jump the clock, then do one thing; sometimes twice, as if the reply had been lost."""
         if self.chance.random() < 0.6:
             self.driver.jump(self.chance.choice(JUMPS))
         act = self.chance.choices(self._acts, self._weights)[0][1]
@@ -155,10 +155,11 @@ def run(operations: int, seed: int, rooms: int) -> None:
                 try:
                     storm.step()
                 except BaseException:
-                    print(f"failed in room {room} at operation {number}", file=sys.stderr)
+                    sys.stderr.write(f"failed in room {room} at operation {number}\n")
                     raise
             rate = operations / rooms / (time.perf_counter() - began)
-            print(f"room {room}: {operations // rooms} operations, {rate:.0f}/s", flush=True)
+            sys.stdout.write(f"room {room}: {operations // rooms} operations, {rate:.0f}/s\n")
+            sys.stdout.flush()
         wire.close()
 
 

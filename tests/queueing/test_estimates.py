@@ -31,7 +31,7 @@ def test_the_admission_rate_is_a_lower_bound_of_the_wait() -> None:
 
 
 def test_wr_68_the_real_wait_lies_between_p10_and_p90_about_eight_times_in_ten() -> None:
-    """Log-normal visits in a full room of 100; the estimate is made from 60 s, then reality runs."""
+    """Log-normal visits in a full room of 100; estimated from 60 s, then reality runs."""
     chance, capacity, ahead = random.Random(68), 100, 120
     inside, errors, trials = 0, [], 200
     for _ in range(trials):

@@ -1,7 +1,7 @@
 """Drives a real room and the reference model together; after every step both must agree.
 
-Beside the comparison, the invariants I1–I4 of `room.lua` and the admission rate are checked from the
-store's own keys and events alone, so that a fault that the model shares is still found.
+Beside the comparison, the invariants I1–I4 of `room.lua` and the admission rate are checked from
+the store's own keys and events alone, so that a fault that the model shares is still found.
 """
 
 from __future__ import annotations

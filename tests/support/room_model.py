@@ -1,7 +1,7 @@
 """A reference model of a room: what `room.lua` must do, written for reading and not for speed.
 
-No bounds, no indexes, no store: people are objects, every question is a scan. It is right for rooms with
-fewer than 25 people, where the script's bounded loops never leave work behind.
+No bounds, no indexes, no store: people are objects, every question is a scan. It is right for
+rooms with fewer than 25 people, where the script's bounded loops never leave work behind.
 """
 
 from __future__ import annotations

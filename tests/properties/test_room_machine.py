@@ -1,0 +1,151 @@
+"""The room script against its reference model, after every step of any history.
+
+
+The long mode is `python -m tests.properties.room_soak` (`make soak`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from queueing.config import Mode, RoomConfig, RoomId, Unit
+from tests.properties.room_soak import CLIENTS, JUMPS, LEASES, SIDS, Storm
+from tests.support.room_driver import RoomDriver, Wire
+from tests.support.valkey import Valkey
+
+sids = st.sampled_from(SIDS[:6])
+holders = st.sampled_from(SIDS[:6] + LEASES[:2])
+configs = st.builds(
+    partial(RoomConfig, id=RoomId("machine")),
+    mode=st.sampled_from(list(Mode)),
+    unit=st.sampled_from(list(Unit)),
+    capacity=st.integers(0, 4),
+    rate=st.sampled_from([0, 1, 3]),
+    active_ttl_ms=st.sampled_from([2_000, 30_000]),
+    absolute_ttl_ms=st.sampled_from([0, 40_000]),
+    grant_ttl_ms=st.sampled_from([1_000, 6_000]),
+    queue_ttl_ms=st.sampled_from([2_000, 30_000]),
+    return_window_ms=st.sampled_from([5_000, 60_000]),
+    max_queue=st.sampled_from([0, 2, 100]),
+    entries_per_minute=st.sampled_from([0, 4, 1_000]),
+    polls_per_second=st.sampled_from([1, 3]),
+)
+
+
+class RoomMachine(RuleBasedStateMachine):
+    """Every rule acts on the store and on the model; the driver compares and checks I1–I4."""
+
+    wire: Wire
+
+    @initialize(config=configs)
+    def open_room(self, config: RoomConfig) -> None:
+        self.driver = RoomDriver(self.wire, config)
+
+    @rule(by_ms=st.sampled_from(JUMPS) | st.integers(-10_000, 10_000))
+    def clock_jumps(self, by_ms: int) -> None:
+        self.driver.jump(by_ms)
+
+    @rule(by_ms=st.integers(1, 70_000))
+    def time_passes(self, by_ms: int) -> None:
+        self.driver.pass_time(by_ms)
+
+    @rule(
+        sid=sids,
+        client=st.sampled_from(CLIENTS),
+        ticket=st.integers(0, 3),
+        shown=st.integers(0, 4),
+        lease=st.sampled_from(["", "", *LEASES[:2]]),
+        exempt=st.booleans(),
+        age_ms=st.sampled_from([0, 0, 0, 3_000]),
+        lost_reply=st.booleans(),
+    )
+    def enter(
+        self,
+        sid: str,
+        client: str,
+        ticket: int,
+        shown: int,
+        lease: str,
+        exempt: bool,
+        age_ms: int,
+        lost_reply: bool,
+    ) -> None:
+        for _ in range(2 if lost_reply else 1):
+            self.driver.enter(
+                sid,
+                client=client,
+                ticket=ticket,
+                shown=shown,
+                lease=lease,
+                exempt=exempt,
+                iat_ms=self.driver.now - age_ms,
+            )
+
+    @rule(sid=sids, ticket=st.integers(0, 3), shown=st.integers(0, 4), lost_reply=st.booleans())
+    def poll(self, sid: str, ticket: int, shown: int, lost_reply: bool) -> None:
+        for _ in range(2 if lost_reply else 1):
+            self.driver.poll(sid, ticket=ticket, shown=shown)
+
+    @rule(ids=st.lists(holders, min_size=1, max_size=4))
+    def heartbeat(self, ids: list[str]) -> None:
+        self.driver.heartbeat(ids)
+
+    @rule(holder=holders, revoke=st.booleans())
+    def release(self, holder: str, revoke: bool) -> None:
+        self.driver.release(holder, revoke=revoke)
+
+    @rule(
+        name=st.sampled_from(["leave", "beacon", "adopt", "promote", "remove", "expel"]), sid=sids
+    )
+    def act(self, name: str, sid: str) -> None:
+        self.driver.act(name, sid)
+
+    @rule(sid=sids)
+    def extend(self, sid: str) -> None:
+        self.driver.extend(sid)
+
+    @rule(name=st.sampled_from(["tick", "tick", "reset", "release_all"]))
+    def whole_room(self, name: str) -> None:
+        self.driver.whole(name)
+
+    @rule(config=configs, newer=st.booleans())
+    def configure(self, config: RoomConfig, newer: bool) -> None:
+        self.driver.configure(replace(config, version=self.driver.config.version + newer))
+
+
+@pytest.fixture
+def wire(valkey: Valkey) -> Iterator[Wire]:
+    wire = Wire(valkey.socket_path)
+    yield wire
+    wire.close()
+
+
+def test_the_script_does_what_the_model_does_and_keeps_its_invariants(wire: Wire) -> None:
+    def machine() -> RoomMachine:
+        made = RoomMachine()
+        made.wire = wire
+        return made
+
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_busy_room_agrees_with_the_model(wire: Wire, seed: int) -> None:
+    storm = Storm(wire, seed)
+    for _ in range(1_000):
+        storm.step()
