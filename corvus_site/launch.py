@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corvus_site import embedded_store, external_store, flags
+from corvus_site import backends, embedded_store, external_store, flags
 from corvus_site.children import Child
 from corvus_site.data_folder import DataFolder, open_data_folder
 from corvus_site.env import BadSetting, Effective, Source, export_flags, load, unknown_names
@@ -40,6 +41,7 @@ class Prepared:
     demo: list[socket.socket] = field(default_factory=list)
     setup_token: str = ""
     store_answers: bool = True
+    console_is_secure: bool = False
     plan: Plan = field(default_factory=lambda: Plan(()))
 
     def listeners(self) -> list[socket.socket]:
@@ -66,6 +68,7 @@ def prepare(arguments: Sequence[str], speaker: Speaker) -> Prepared:
         speaker.say(f"warning: {name} is set, but Corvus has no such setting")
     prepared = Prepared(open_data_folder("CORVUS_DATA_DIR", effective.value("CORVUS_DATA_DIR")))
     try:
+        backends.database(effective.value("DATABASE_URL"), prepared.folder.path)
         _open_listeners(prepared, effective)
         _examine_store(prepared, effective, speaker)
         environ = _environment(prepared, effective, given, speaker)
@@ -101,13 +104,31 @@ def _open_listeners(prepared: Prepared, effective: Effective) -> None:
 
     def opened(setting: str, count: int) -> list[socket.socket]:
         address = effective.value(setting)
-        return open_listeners(setting, address, count) if address else []
+        if not address:
+            raise BadSetting(setting, "it must name an address, such as 127.0.0.1:8080.")
+        return open_listeners(setting, address, count)
 
     prepared.gateways = opened("CORVUS_LISTEN", count)
-    prepared.gateways_tls = opened("CORVUS_LISTEN_TLS", count)
+    if effective.value("CORVUS_LISTEN_TLS"):
+        _check_certificate(effective)
+        prepared.gateways_tls = opened("CORVUS_LISTEN_TLS", count)
     prepared.console = opened("CORVUS_CONSOLE_LISTEN", 1)
+    prepared.console_is_secure = not effective.value("CORVUS_CONSOLE_LISTEN").is_loopback
     if not effective.value("CORVUS_UPSTREAM"):
         prepared.demo = opened("CORVUS_DEMO_LISTEN", 1)
+
+
+def _check_certificate(effective: Effective) -> None:
+    certificate, key = effective.value("CORVUS_TLS_CERT"), effective.value("CORVUS_TLS_KEY")
+    if not certificate:
+        raise BadSetting("CORVUS_TLS_CERT", "it must be set, because CORVUS_LISTEN_TLS is.")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except OSError as error:  # ssl.SSLError is one
+        raise BadSetting(
+            "CORVUS_TLS_CERT",
+            f"“{certificate}” and CORVUS_TLS_KEY “{key}” cannot be used together: {error}.",
+        ) from None
 
 
 def _environment(
@@ -187,7 +208,7 @@ def _store(folder: DataFolder) -> Child:
 def _serving(
     prepared: Prepared, effective: Effective, environ: dict[str, str]
 ) -> tuple[Child, ...]:
-    children = [_worker(prepared, environ), _console(prepared.console[0], environ)]
+    children = [_worker(prepared, environ), _console(prepared, effective, environ)]
     if prepared.demo:
         children.append(_demo(prepared.demo[0], environ))
     return (*children, *_gateways(prepared, effective, environ))
@@ -209,14 +230,33 @@ def _worker(prepared: Prepared, environ: dict[str, str]) -> Child:
     )
 
 
-def _console(listener: socket.socket, environ: dict[str, str]) -> Child:
+def _console(prepared: Prepared, effective: Effective, environ: dict[str, str]) -> Child:
+    listener = prepared.console[0]
+    fd = listener.fileno()
     host, port = loopback_of(listener)
+    argv = _server("corvus_site.asgi:application")
+    secure = prepared.console_is_secure
+    if secure:
+        # Only now: this import is the slowest of all, and a console on loopback needs none.
+        from corvus_site.console_certificate import ensure_certificate
+
+        try:
+            files = ensure_certificate(
+                prepared.folder.path, effective.value("CORVUS_CONSOLE_LISTEN").host
+            )
+        except (OSError, ValueError) as error:
+            raise BadSetting(
+                "CORVUS_DATA_DIR", f"the console's certificate cannot be used: {error}."
+            ) from None
+        argv += _tls(fd, files.certificate, files.key)
+    else:
+        argv += ("--fd", str(fd))
     return Child(
         name="console",
-        argv=_server("corvus_site.asgi:application", listener.fileno()),
+        argv=argv,
         environ=environ,
-        pass_fds=(listener.fileno(),),
-        ready=lambda: answers_http(host, port, "/"),
+        pass_fds=(fd,),
+        ready=lambda: answers_http(host, port, "/", secure=secure),
         drain_stage=1,
     )
 
@@ -245,12 +285,12 @@ def _gateways(
     children = []
     for number, listener in enumerate(prepared.gateways):
         fds = [listener.fileno()]
-        argv = _server("corvus_site.gateway_asgi:application", fds[0])
+        argv = (*_server("corvus_site.gateway_asgi:application"), "--fd", str(fds[0]))
         if prepared.gateways_tls:
             fds.append(prepared.gateways_tls[number].fileno())
-            argv += ("--tls-fd", str(fds[1]))
-            argv += ("--tls-cert", str(effective.value("CORVUS_TLS_CERT")))
-            argv += ("--tls-key", str(effective.value("CORVUS_TLS_KEY")))
+            argv += _tls(
+                fds[1], effective.value("CORVUS_TLS_CERT"), effective.value("CORVUS_TLS_KEY")
+            )
         children.append(
             Child(
                 name=f"gateway-{number + 1}",
@@ -264,21 +304,27 @@ def _gateways(
     return tuple(children)
 
 
-def _server(app: str, fd: int) -> tuple[str, ...]:
-    return (PYTHON, "-m", "corvus_site.server", "--app", app, "--fd", str(fd))
+def _server(app: str) -> tuple[str, ...]:
+    return (PYTHON, "-m", "corvus_site.server", "--app", app)
+
+
+def _tls(fd: int, certificate: Path, key: Path) -> tuple[str, ...]:
+    return ("--tls-fd", str(fd), "--tls-cert", str(certificate), "--tls-key", str(key))
 
 
 def _plain_limits(effective: Effective) -> dict[str, str]:
     """Give the server's limits as plain numbers (bytes, seconds): it reads no registry."""
     names = [s.name for s in effective.settings() if s.group == "Limits"] + ["CORVUS_DRAIN"]
-    return {name: f"{effective.value(name):.12g}" for name in names}
+    logs = {name: effective.value(name) for name in ("CORVUS_LOG_FORMAT", "CORVUS_LOG_LEVEL")}
+    return logs | {name: f"{effective.value(name):.12g}" for name in names}
 
 
 def _greeting(prepared: Prepared) -> list[str]:
     lines = [f"site     {url_of(prepared.gateways[0])}/"]
     if prepared.gateways_tls:
         lines.append(f"         {url_of(prepared.gateways_tls[0], 'https')}/")
-    lines.append(f"console  {url_of(prepared.console[0])}/")
+    scheme = "https" if prepared.console_is_secure else "http"
+    lines.append(f"console  {url_of(prepared.console[0], scheme)}/")
     if prepared.demo:
         lines.append(f"demo     {url_of(prepared.demo[0])}/ (the site behind the gateway)")
     if prepared.setup_token:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 
 from corvus_site.children import Probe
@@ -10,12 +11,13 @@ from corvus_site.children import Probe
 ANSWER_WITHIN_S = 5.0
 
 
-async def answers_http(host: str, port: int, path: str) -> bool:
+async def answers_http(host: str, port: int, path: str, *, secure: bool = False) -> bool:
     """Tell whether a GET is answered with a status below 500."""
     request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
-            reader, writer = await asyncio.open_connection(host, port)
+            tls = _any_certificate() if secure else None
+            reader, writer = await asyncio.open_connection(host, port, ssl=tls)
             try:
                 writer.write(request.encode())
                 parts = (await reader.readline()).split()
@@ -24,6 +26,14 @@ async def answers_http(host: str, port: int, path: str) -> bool:
     except (OSError, TimeoutError):
         return False
     return len(parts) > 1 and parts[0].startswith(b"HTTP/1.") and parts[1] < b"500"
+
+
+def _any_certificate() -> ssl.SSLContext:
+    """Trust whatever is there: it is asked whether it answers, and nothing is told to it."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 async def exists(path: Path) -> bool:

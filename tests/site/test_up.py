@@ -123,6 +123,18 @@ def test_an_external_store_that_is_not_there_is_said_without_its_password(refuse
     assert "very-secret" not in line
 
 
+def test_a_certificate_that_cannot_be_used_is_refused(refuse: Refuse, tmp_path: Path) -> None:
+    here = {"CORVUS_LISTEN": "127.0.0.1:0", "CORVUS_LISTEN_TLS": "127.0.0.1:0"}
+    assert "CORVUS_TLS_CERT: it must be set" in refuse(**here)
+    (tmp_path / "cert.pem").write_text("no certificate")
+    files = {name: str(tmp_path / "cert.pem") for name in ("CORVUS_TLS_CERT", "CORVUS_TLS_KEY")}
+    assert "cannot be used together" in refuse(**here, **files)
+
+
+def test_a_listener_that_must_be_there_cannot_be_emptied(refuse: Refuse) -> None:
+    assert refuse("--listen", "").startswith("error: CORVUS_LISTEN: it must name an address")
+
+
 def test_help_lists_every_setting_that_has_a_flag(tmp_path: Path) -> None:
     running = Running(["manage.py", "up", "--help"])
     status, _ = running.wait()

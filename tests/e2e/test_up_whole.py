@@ -1,0 +1,156 @@
+"""The whole product as `manage.py up` runs it: started, hurt, stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import threading
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import StartProduct
+from tests.support.product import NAVIGATION, Product
+from tests.support.running import eventually
+
+
+def test_it_prints_where_everything_is_and_the_setup_token_once(demo_product: Product) -> None:
+    lines = demo_product.running.lines
+    assert len([line for line in lines if line.startswith("setup_token=")]) == 1
+    assert len(demo_product.setup_token) >= 12
+    assert httpx.get(demo_product.demo).status_code == 200
+    assert httpx.get(f"{demo_product.site}/__corvus/readyz").json() == {"ready": True}
+    assert httpx.get(demo_product.console, follow_redirects=True).status_code == 200
+
+
+def test_the_demo_says_that_it_made_the_room_small(demo_product: Product) -> None:
+    said = [line for line in demo_product.running.lines if "CORVUS_CAPACITY is 3" in line]
+    assert len(said) == 1
+    inside = [demo_product.visitor() for _ in range(4)]
+    states = [visitor.get("/").headers.get("content-security-policy") for visitor in inside]
+    titles = [re.search(r"<title>(.*?)</title>", v.get("/").text) for v in inside]
+    for visitor in inside:
+        visitor.close()
+    shop = [title is not None and "Night Herons" in title[1] for title in titles]
+    assert shop == [True, True, True, False]
+    assert states[3], "the waiting page has a content policy of its own"
+
+
+def test_the_data_port_shows_nothing_of_the_console(demo_product: Product) -> None:
+    with demo_product.visitor() as visitor:
+        for path in ("/admin/", "/first-run/", "/static/admin/css/base.css"):
+            text = visitor.get(path).text
+            assert "csrfmiddlewaretoken" not in text
+            assert "Django" not in text
+
+
+def test_everything_in_the_data_folder_is_for_its_owner_alone(demo_product: Product) -> None:
+    for path in [demo_product.data_dir, *demo_product.data_dir.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_no_process_list_shows_a_secret(start_product: StartProduct) -> None:
+    secrets = {
+        "CORVUS_SECRET": "master-secret-of-more-than-32-characters",
+        "CORVUS_SETUP_TOKEN": "setup-token-of-the-operator",
+        "CORVUS_ADMIN_TOKEN": "admin-token-of-the-operator",
+    }
+    product = start_product(**secrets)
+    commands = " ".join(product.running.left().values())
+    said = "\n".join(product.running.lines)
+    for secret in secrets.values():
+        assert secret not in commands
+        assert secret not in said
+    answer = httpx.get(
+        f"{product.site}/__corvus/stats",
+        headers={"Authorization": f"Bearer {secrets['CORVUS_ADMIN_TOKEN']}"},
+    )
+    assert answer.status_code == 200
+
+
+def test_a_killed_gateway_comes_back_and_the_port_keeps_answering(
+    start_product: StartProduct,
+) -> None:
+    product = start_product()
+    before = {pid for pid, command in product.running.left().items() if "gateway_asgi" in command}
+    assert len(before) == 2
+    os.kill(min(before), signal.SIGKILL)
+    answers = [httpx.get(f"{product.site}/__corvus/healthz", timeout=20) for _ in range(20)]
+    assert {answer.status_code for answer in answers} == {200}
+    product.running.line(r"gateway-. \(process \d+\) ended with SIGKILL; starting it again")
+    after = eventually(
+        lambda: (
+            {p for p, command in product.running.left().items() if "gateway_asgi" in command}
+            - {min(before)}
+        ),
+    )
+    assert max(before) in after
+
+
+def test_a_stop_drains_a_slow_request_and_leaves_no_process(start_product: StartProduct) -> None:
+    product = start_product()
+    with product.visitor() as visitor:
+        visitor.get("/")
+        answers: list[int] = []
+        slow = threading.Thread(
+            target=lambda: answers.append(visitor.get("/slow?seconds=2").status_code)
+        )
+        slow.start()
+        load = f"{product.demo}/load"
+        eventually(lambda: httpx.get(load).json()["shoppers"] == 1, what="the page is being made")
+        status = product.stop()
+        slow.join(20)
+    assert (status, answers) == (0, [200]), product.running.story()
+    assert product.running.left() == {}
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(product.site)
+
+
+def test_a_killed_supervisor_leaves_no_process(start_product: StartProduct) -> None:
+    product = start_product()
+    assert len(product.running.left()) >= 8  # itself, store, worker, beat, console, demo, gateways
+    product.running.send(signal.SIGKILL)
+    eventually(lambda: not product.running.left(), what="everything has ended")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_wr_74_a_restart_keeps_everybody_s_place(
+    start_product: StartProduct, how: signal.Signals
+) -> None:
+    product = start_product(CORVUS_CAPACITY="1", CORVUS_ACTIVE_TTL="5m")
+    with product.visitor() as inside, product.visitor() as first, product.visitor() as second:
+        for visitor in (inside, first, second):
+            visitor.get("/")
+        product.restart(how)
+        assert "Night Herons" in inside.get("/").text
+        status = "/__corvus/wr/main/status"
+        places = [v.get(status).json()["position"] for v in (first, second)]
+        assert places == [1, 2]
+        with product.visitor() as newcomer:
+            newcomer.get("/")
+            assert newcomer.get(status).json()["position"] == 3
+
+
+def test_a_console_beyond_loopback_is_https_with_a_certificate_of_its_own(
+    start_product: StartProduct,
+) -> None:
+    product = start_product(CORVUS_CONSOLE_LISTEN="0.0.0.0:0")
+    assert product.console.startswith("https://localhost:")
+    page = httpx.get(product.console, verify=False, follow_redirects=True)  # noqa: S501
+    assert page.status_code == 200
+    certificate = product.data_dir / "console-cert.pem"
+    first = certificate.read_bytes()
+    assert stat.S_IMODE((product.data_dir / "console-key.pem").stat().st_mode) == 0o600
+    assert product.stop() == 0
+    again = Product(product.data_dir, {"CORVUS_CONSOLE_LISTEN": "0.0.0.0:0"})
+    again.end()
+    assert certificate.read_bytes() == first
+
+
+def test_json_logs_are_one_object_a_line(start_product: StartProduct) -> None:
+    product = start_product(CORVUS_GATEWAYS="1")
+    httpx.get(product.site, headers=NAVIGATION)
+    line = product.running.line(r'^gateway-1 \| (\{.*"path":"/".*\})$')[1]
+    assert '"status":302' in line
