@@ -36,7 +36,15 @@ _PLAIN = re.compile(rb"/[A-Za-z0-9._~@:!$&'()*+,=/-]*")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _PARAMETERS = re.compile(r";[^/]*")
 _SLASHES = re.compile(r"//+")
-_SLASH_CODES = frozenset({b"2f", b"5c"})
+_SLASH_CODES = re.compile(r"%2f|%5c|\\", re.IGNORECASE)
+_ODDITIES = re.compile(rb"/\.|//|;|%(?:2f|5c|2e|3b)", re.IGNORECASE)
+_AS_SENT, _DECODED, _SLASHES_DECODED = range(3)
+
+MAX_READINGS = 96
+"""A path with more of them was made to be misread; ordinary ones have one, odd ones up to twenty."""
+
+MAX_ODDITIES = 200
+"""Dot segments, empty segments, parameters and encoded slashes in one path: bounds the work."""
 
 
 def readings(path: bytes, *, insensitive: bool = False) -> Readings:
@@ -56,34 +64,51 @@ def readings(path: bytes, *, insensitive: bool = False) -> Readings:
 
 
 def _all_readings(path: bytes, insensitive: bool) -> Readings:
+    """Apply what origins do to a path in every order, until nothing new comes of it."""
     if not path.startswith(b"/"):
         raise BadPath("the path does not begin with /")
-    found: dict[str, None] = {}
-    for decoded in _decodings(path):
-        for kept in (decoded, _PARAMETERS.sub("", decoded)):
-            for merged in (kept, _SLASHES.sub("/", kept)):
-                found[merged] = None
-                found[_without_dots(merged)] = None
-    if insensitive:
-        return tuple(dict.fromkeys(reading.casefold() for reading in found))
-    return tuple(found)
-
-
-def _decodings(path: bytes) -> tuple[str, str, str]:
-    """Give the path as sent, decoded but for slashes and backslashes, and decoded altogether."""
-    whole = _ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode()), path)
-    if b"\0" in whole:
-        raise BadPath("the path holds NUL")
-    partly = _ESCAPE.sub(
-        lambda escape: (
-            escape[0] if escape[1].lower() in _SLASH_CODES else bytes.fromhex(escape[1].decode())
-        ),
-        path,
-    )
     try:
-        return path.decode(), partly.decode(), whole.decode().replace("\\", "/")
+        text = path.decode()
+        whole = _ESCAPE.sub(_unescaped, path)
+        whole.decode()
     except UnicodeDecodeError:
         raise BadPath("the path is no UTF-8") from None
+    if b"\0" in whole:
+        raise BadPath("the path holds NUL")
+    if len(_ODDITIES.findall(path)) > MAX_ODDITIES:
+        raise BadPath("the path can be read in too many ways")
+    found: dict[tuple[str, int], None] = {(text, _AS_SENT): None}
+    for step in (pending := [(text, _AS_SENT)]):
+        for following in _steps(*step):
+            if following not in found:
+                found[following] = None
+                pending.append(following)
+        if len(found) > MAX_READINGS:
+            raise BadPath("the path can be read in too many ways")
+    readings = (text.casefold() if insensitive else text for text, _ in found)
+    return tuple(dict.fromkeys(readings))
+
+
+def _steps(text: str, stage: int) -> list[tuple[str, int]]:
+    """Give what one more operation makes of a path; each decoding happens once at most."""
+    following = [
+        (_PARAMETERS.sub("", text), stage),
+        (_SLASHES.sub("/", text), stage),
+        (_without_dots(text), stage),
+    ]
+    if stage == _AS_SENT:
+        following.append((_ESCAPE.sub(_unescaped_but_slashes, text.encode()).decode(), _DECODED))
+    elif stage == _DECODED:
+        following.append((_SLASH_CODES.sub("/", text), _SLASHES_DECODED))
+    return following
+
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    return bytes.fromhex(escape[1].decode())
+
+
+def _unescaped_but_slashes(escape: re.Match[bytes]) -> bytes:
+    return escape[0] if escape[1].lower() in (b"2f", b"5c") else _unescaped(escape)
 
 
 def _without_dots(path: str) -> str:
@@ -128,9 +153,7 @@ class PathRule:
                 " or /a/* for everything below"
             )
         try:
-            base = _ESCAPE.sub(
-                lambda escape: bytes.fromhex(escape[1].decode()), base.encode()
-            ).decode()
+            base = _ESCAPE.sub(_unescaped, base.encode()).decode()
         except UnicodeDecodeError:
             raise ValueError(f"path “{pattern}” is not allowed: it is no UTF-8") from None
         return cls(base.casefold() if insensitive else base, pattern.endswith("/*"))
