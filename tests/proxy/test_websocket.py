@@ -326,8 +326,6 @@ async def test_a_cancelled_relay_closes_the_origins_connection(upstream: Upstrea
         assert await raw.connections[0].ended()
 
 
-
-
 async def test_a_refusal_of_the_origin_is_passed_on_with_its_body(upstream: UpstreamClient) -> None:
     async def handle(connection: OriginConnection) -> None:
         await connection.head()
