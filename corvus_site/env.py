@@ -162,9 +162,14 @@ def read(setting: Setting, text: str) -> Any:
     try:
         return READERS[setting.kind](text.strip(), setting.bounds)
     except ValueError:
-        shown = "the value" if setting.secret else f"“{text}”"
+        shown = "the value" if setting.secret else f"“{_one_line(text)}”"
         message = f"{shown} is not allowed: it must be {setting.allowed}."
         raise BadSetting(setting.name, message) from None
+
+
+def _one_line(text: str) -> str:
+    clean = "".join(c if c.isprintable() else "�" for c in text)
+    return clean if len(clean) <= 100 else f"{clean[:100]}…"
 
 
 def contradictions(effective: Effective) -> list[BadSetting]:

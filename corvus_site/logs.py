@@ -58,9 +58,8 @@ def configure(form: LogFormat = "text", level: str = "info") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     root = logging.getLogger()
-    for old in [h for h in root.handlers if getattr(h, "of_corvus", False)]:
-        root.removeHandler(old)
-    handler.of_corvus = True  # type: ignore[attr-defined]
+    for old in [h for h in root.handlers if type(h) is logging.StreamHandler]:
+        root.removeHandler(old)  # ours of before, or what a library set up
     root.addHandler(handler)
     root.setLevel(level.upper())
     for chatty in ("daphne", "asyncio", "httpx", "httpcore", "kombu", "amqp"):

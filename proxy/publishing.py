@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import redis
@@ -68,12 +69,18 @@ def _validated(snapshot: Snapshot) -> Snapshot:
         raise ValidationError(f"The configuration cannot be published: {error}.") from None
 
 
+@cache
+def _built() -> bytes:
+    """Build the pages once a process: their sources are part of the release."""
+    return build_bundle()
+
+
 def _keep_pages() -> str:
     """Keep the page bundle of this release and the operators' own pages; give the bundle's digest.
 
     A digest changes only when a page does.
     """
-    content = build_bundle()
+    content = _built()
     digest = hashlib.sha256(content).hexdigest()[:16]
     PageBundle.objects.get_or_create(digest=digest, defaults={"content": content})
     for own, html in own_pages().items():

@@ -1,0 +1,117 @@
+"""The console as a browser meets it: headers, hosts, static files; and what it never shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import AsyncClient, Client
+
+from corvus_site import backends
+from corvus_site.env import BadSetting, HostPort
+from tests.support.valkey import Valkey
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("path", ["/", "/first-run/", "/healthz", "/static/corvus/console.css"])
+def test_every_answer_has_a_policy_without_inline_code_and_is_not_framed(
+    client: Client, path: str
+) -> None:
+    response = client.get(path)
+    policy = response["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert response["X-Frame-Options"] == "DENY"
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert "Server" not in response
+
+
+def test_pages_are_never_cached_and_static_files_may_be(client: Client) -> None:
+    assert client.get("/first-run/")["Cache-Control"] == "no-store, private"
+    assert "max-age" in client.get("/static/corvus/console.css")["Cache-Control"]
+
+
+def test_no_page_of_the_console_has_inline_scripts_or_styles(
+    client: Client, settings: Any, valkey: Valkey
+) -> None:
+    settings.STORE_URL = valkey.url
+    call_command("publish")
+    first = client.get("/first-run/").content.decode()
+    client.force_login(User.objects.create_superuser("ada", password="x"))
+    pages = [
+        "/admin/",
+        "/admin/queueing/room/",
+        "/admin/queueing/room/add/",
+        "/admin/queueing/room/main/change/",
+        "/admin/proxy/savedsetting/",
+        "/admin/proxy/proxyhost/add/",
+        "/admin/proxy/keygeneration/",
+        "/admin/proxy/keygeneration/rotate/",
+        "/admin/proxy/configversion/",
+    ]
+    for html in [first, *(client.get(p).content.decode() for p in pages)]:
+        assert " style=" not in html
+        assert " onclick=" not in html
+        assert "<style" not in html
+        for script in html.split("<script")[1:]:
+            opening = script.split(">")[0]
+            assert " src=" in opening or "application/json" in opening
+
+
+def test_a_page_of_another_host_name_is_refused(client: Client) -> None:
+    response = client.get("/first-run/", headers={"host": "evil.example"})
+    assert response.status_code == 400
+
+
+def test_gateway_addresses_do_not_exist_on_the_console(client: Client) -> None:
+    User.objects.create_superuser("ada", password="x")
+    for path in ("/__corvus/healthz", "/__corvus/stats", "/__corvus/wr/main/status"):
+        assert client.get(path).status_code == 404
+
+
+async def test_static_files_are_served_whole_over_asgi() -> None:
+    response = await AsyncClient().get("/static/corvus/portal.css")
+    assert response.status_code == 200
+    assert not response.streaming
+    assert b"--accent" in response.content
+
+
+def test_an_operator_stays_signed_in_while_the_store_is_down(client: Client) -> None:
+    client.force_login(User.objects.create_superuser("ada", password="x"))
+    assert client.get("/admin/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("listen", "given", "hosts"),
+    [
+        (HostPort("127.0.0.1", 1), (), ["localhost", "127.0.0.1", "[::1]"]),
+        (HostPort("", 1), (), ["*"]),
+        (HostPort("10.0.0.5", 1), (), ["10.0.0.5", "localhost", "127.0.0.1", "[::1]"]),
+        (HostPort("fd00::1", 1), (), ["[fd00::1]", "localhost", "127.0.0.1", "[::1]"]),
+        (HostPort("", 1), ("ops.example",), ["ops.example", "localhost", "127.0.0.1", "[::1]"]),
+    ],
+)
+def test_the_console_answers_to_its_own_names(
+    listen: HostPort, given: tuple[str, ...], hosts: list[str]
+) -> None:
+    assert backends.console_hosts(listen, given) == hosts
+
+
+def test_postgresql_without_its_driver_is_one_clear_line(tmp_path: Any) -> None:
+    with pytest.raises(BadSetting, match="DATABASE_URL: PostgreSQL needs the package psycopg"):
+        backends.database("postgresql://u:secret@db/corvus", tmp_path)
+
+
+def test_the_broker_is_the_store_in_the_words_of_the_worker() -> None:
+    assert backends.broker("unix:///run/s.sock?db=0") == "redis+socket:///run/s.sock?virtual_host=0"
+    assert backends.broker("redis://h:1/0") == "redis://h:1/0"
+
+
+def test_a_data_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Any) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadSetting, match=r"CORVUS_DATA_DIR: .* cannot be made"):
+        backends.data_folder(tmp_path / "file" / "data")
