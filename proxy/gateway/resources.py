@@ -96,7 +96,7 @@ class Resources:
             wrong["configuration"] = self.problem
         if self.breaker.is_open:
             wrong["store"] = "the store cannot be reached; valid passes are served meanwhile"
-        if self.counters["cookies_broken"]:
+        if any(room.counters["cookies_broken"] for room in self.live.values()):
             wrong["cookies"] = (
                 "visitors' browsers cannot keep the cookie: CORVUS_SECURE_COOKIE is set and they"
                 " come by plain HTTP, or CORVUS_COOKIE_DOMAIN is not theirs"
@@ -232,6 +232,7 @@ def _put_in_force(resources: Resources, snapshot: Snapshot, pages: bytes) -> Non
             resources.live[room.id] = LiveRoom(room)
         else:
             known.config = room
+            del known.counters["cookies_broken"]  # judged anew under the new cookie settings
     for gone in resources.live.keys() - snapshot.rooms.keys():
         del resources.live[gone]
     resources.in_force = InForce(

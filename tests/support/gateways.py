@@ -36,6 +36,7 @@ from proxy.gateway.snapshot import (
     pages_key,
 )
 from queueing.config import RoomConfig, RoomId
+from queueing.store import SyncRoomStore
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "a secret that only tests know, 32 bytes"
@@ -99,7 +100,7 @@ class Origin:
                 if self.command != "HEAD":
                     self.wfile.write(content)
 
-            do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = _answer
+            do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -171,6 +172,17 @@ class Gateways:
     folder: Path
     gateways: list[Gateway] = field(default_factory=list)
     version: int = 0
+    generation: int = 1
+
+    @property
+    def admin(self) -> dict[str, str]:
+        """Give the header of the admin token."""
+        return {"authorization": f"Bearer {ADMIN_TOKEN}"}
+
+    def operator(self, room: RoomConfig, act: str, *arguments: Any) -> Any:
+        """Do what the console would do in the store."""
+        with self.redis as client:
+            return getattr(SyncRoomStore(client), act)(room.id, *arguments)
 
     @property
     def one(self) -> Gateway:
@@ -223,10 +235,15 @@ class Gateways:
         return False
 
     def publish(
-        self, *rooms: RoomConfig, settings: GatewaySettings | None = None, **host: Any
+        self,
+        *rooms: RoomConfig,
+        settings: GatewaySettings | None = None,
+        key_generation: int = 1,
+        **host: Any,
     ) -> None:
         """Publish a catch-all host whose pages the first room governs; wait for all gateways."""
         self.version = max(self.version, int(time.time() * 1000)) + 1
+        self.generation = key_generation
         rules = tuple(
             RoomRule(path="/*" if i == 0 else f"/{r.id}/*", room=r.id) for i, r in enumerate(rooms)
         )
@@ -235,6 +252,7 @@ class Gateways:
         snapshot = Snapshot(
             version=self.version,
             published_ms=0,
+            key_generation=key_generation,
             pages=digest,
             settings=settings or GatewaySettings(access_log=False),
             hosts=(Host(**values),),
@@ -262,9 +280,7 @@ class Gateways:
     def stats(self, gateway: Gateway | None = None) -> dict[str, Any]:
         """Read a gateway's counters."""
         with (gateway or self.one).client() as client:
-            answer = client.get(
-                "/__corvus/stats", headers={"authorization": f"Bearer {ADMIN_TOKEN}"}
-            )
+            answer = client.get("/__corvus/stats", headers=self.admin)
         return answer.json() if answer.status_code == 200 else {}
 
     def room(self, **values: Any) -> RoomConfig:

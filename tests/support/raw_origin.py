@@ -130,7 +130,7 @@ class RawOrigin:
             pass  # the other side closed: what a test expects of that it asserts itself
         except asyncio.CancelledError:
             pass
-        except BaseException as error:  # noqa: BLE001 - raised again where the test sees it
+        except BaseException as error:
             self._failures.append(error)
             connection.reset()
         finally:
