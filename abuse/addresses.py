@@ -27,7 +27,7 @@ class Client:
     peer: str  # of the connection, in normal form
     peer_trusted: bool  # what the peer says of the visitor may be kept
     is_proxy: bool
-    """The visitor is a trusted proxy itself, by an unbroken chain: only then may its address exempt it."""
+    """The visitor is a trusted proxy itself, by an unbroken chain; only then may that exempt it."""
 
 
 class TrustedNetworks:
@@ -86,8 +86,8 @@ class ClientFinder:
     def find(self, peer: str | None, forwarded_for: Sequence[bytes] = ()) -> Client:
         """Give the client of a connection from `peer` with these `X-Forwarded-For` lines.
 
-        From right to left, the first hop that is not trusted is the client. A malformed hop ends the
-        search at the last good one, which is then nobody's exemption.
+        From right to left, the first hop that is not trusted is the client. A malformed hop ends
+        the search at the last good one, which is then nobody's exemption.
         """
         known = self._seen.get(peer or UNKNOWN)
         if known is not None and (not known.peer_trusted or not forwarded_for):
@@ -125,7 +125,7 @@ class ClientFinder:
 
 @lru_cache(maxsize=65_536)
 def parse_hop(text: str) -> IPv4Address | IPv6Address | None:
-    """Read one hop: an address, also with port, brackets, quotes or zone; None where it is malformed."""
+    """Read one hop: an address, also with port, brackets, quotes or zone; else None."""
     if len(text) > 64:
         return None
     text = text.strip('" \t')
@@ -151,7 +151,7 @@ def parse_hop(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def client_key(address: IPv4Address | IPv6Address) -> str:
-    """Give the key under which a client is counted: the IPv4 address, or the IPv6 /64 as a network."""
+    """Give the key under which a client is counted: the IPv4 address or the IPv6 /64."""
     return str(address) if address.version == 4 else _network(address, 64)
 
 

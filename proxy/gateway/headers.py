@@ -1,7 +1,8 @@
 """Which header lines pass between visitor and origin, and what is written into them on the way.
 
-Pure. One pass in each direction over raw lines; order, duplicates and bytes of what passes stay as they
-were (RFC 9110 7.6.1 and design §3 “Forwarding”). Framing that a server let through is refused here.
+Pure. One pass in each direction over raw lines; order, duplicates and bytes of what passes stay as
+they were (RFC 9110 7.6.1 and design §3 “Forwarding”). Framing that a server let through is refused
+here.
 """
 
 from __future__ import annotations
@@ -10,22 +11,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 
+from proxy.gateway.forwarded import Sender, about_visitor
 from proxy.gateway.upstream_messages import BadHead, Header, Headers, RequestHead
+
+__all__ = ["BadHead", "CorvusHeaders", "Sender", "cut_cookies", "origin_head", "visitor_headers"]
 
 OWN_COOKIES = b"corvus_"
 """Every cookie of the gateway begins so; none reaches an origin (design §3)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sender:
-    """Who sent a request, as the gateway judged it (see `abuse.addresses`)."""
-
-    peer: str  # address of the connection
-    client: str  # address of the visitor; the peer's own unless that is a trusted proxy
-    trusted: bool  # the peer is a trusted proxy: what it says of the visitor is kept
-    scheme: str  # "http" or "https": how the peer came to us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +151,8 @@ def origin_head(
 
     Raises:
         BadHead: repeated or odd lengths, both kinds of length, other codings than `chunked`,
-            repeated `Host`, a name, method or target that is none (RFC 9112 6.3, 3.2). Line breaks in
-            values are found by `RequestHead.encode()`.
+            repeated `Host`, a name, method or target that is none (RFC 9112 6.3, 3.2). Line breaks
+            in values are found by `RequestHead.encode()`.
     """
     kept: Headers = []
     kinds = _request_kinds
@@ -223,7 +216,7 @@ def origin_head(
         kept = _without_nominated(kept, nominated)
     if own_host is None and host is not None:
         kept.insert(0, (b"host", host))
-    kept += _about_visitor(
+    kept += about_visitor(
         sender,
         b", ".join(chains),
         b", ".join(forwarded),
@@ -260,50 +253,6 @@ def _without_nominated(headers: Headers, connection: list[bytes]) -> Headers:
     if names <= {b"close", b"keep-alive", b"upgrade", b"te", b""}:
         return headers
     return [line for line in headers if line[0].lower() not in names]
-
-
-@lru_cache(maxsize=4_096)
-def _about_visitor(
-    sender: Sender, chain: bytes, forwarded: bytes, proto: bytes | None, host: bytes
-) -> Headers:
-    """Write what the origin is told about the visitor (design §3; RFC 7239).
-
-    A trusted proxy's own `Forwarded` is kept and continued; where it sent none, the hops are those of
-    its `X-Forwarded-For`, so that both headers tell the same story.
-    """
-    peer = sender.peer.encode()
-    scheme = sender.scheme.encode()
-    hops = forwarded
-    if not hops and chain:
-        given = (hop.strip() for hop in chain.split(b","))
-        hops = b", ".join(b"for=" + _node(hop) for hop in given if hop)
-    own = b"for=%s;host=%s;proto=%s" % (_node(peer), _quoted(host), scheme)
-    if not host:
-        own = b"for=%s;proto=%s" % (_node(peer), scheme)
-    lines: Headers = [
-        (b"x-forwarded-for", chain + b", " + peer if chain else peer),
-        (b"x-forwarded-proto", scheme if proto is None else proto),
-        (b"x-forwarded-host", host),
-        (b"x-real-ip", sender.client.encode()),
-        (b"forwarded", hops + b", " + own if hops else own),
-    ]
-    return [line for line in lines if line[1]]
-
-
-def _quoted(value: bytes) -> bytes:
-    return b'"' + value.replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
-
-
-_NODE = re.compile(rb"[0-9.]+")
-
-
-def _node(hop: bytes) -> bytes:
-    """Give RFC 7239's form of an address: IPv6 in brackets, and quoted whatever is no plain IPv4."""
-    if _NODE.fullmatch(hop):
-        return hop
-    if hop.count(b":") > 1 and not hop.startswith(b"["):
-        hop = b"[" + hop + b"]"
-    return _quoted(hop)
 
 
 def cut_cookies(value: bytes, own: bytes = OWN_COOKIES) -> bytes | None:

@@ -41,7 +41,7 @@ _ODDITIES = re.compile(rb"/\.|//|;|%(?:2f|5c|2e|3b)", re.IGNORECASE)
 _AS_SENT, _DECODED, _SLASHES_DECODED = range(3)
 
 MAX_READINGS = 96
-"""A path with more of them was made to be misread; ordinary ones have one, odd ones up to twenty."""
+"""A path with more was made to be misread; ordinary ones have one, odd ones up to twenty."""
 
 MAX_ODDITIES = 200
 """Dot segments, empty segments, parameters and encoded slashes in one path: bounds the work."""
@@ -50,11 +50,12 @@ MAX_ODDITIES = 200
 def readings(path: bytes, *, insensitive: bool = False) -> Readings:
     """Give every way in which an origin may read this raw path, without its query.
 
-    `insensitive`: the host's origin ignores case; the readings are then case-folded, as are the rules
-    (`PathRule.compile` with the same argument).
+    `insensitive`: the host's origin ignores case; the readings are then case-folded, as are the
+    rules (`PathRule.compile` with the same argument).
 
     Raises:
-        BadPath: it holds NUL, encoded or not, or bytes that are no UTF-8 once decoded; or it does not
+        BadPath: it holds NUL, encoded or not, or bytes that are no UTF-8 once decoded; or it does
+        not
             begin with `/`.
     """
     if _PLAIN.fullmatch(path) and b"//" not in path and b"/." not in path:
@@ -179,7 +180,8 @@ def matches(rule: PathRule, readings: Readings) -> bool:
 def all_match(rules: Sequence[PathRule], readings: Readings) -> bool:
     """Say whether every reading falls under some rule: for what lets people through.
 
-    The strictest tier of any reading counts, so a bypass must hold however the origin reads the path.
+    The strictest tier of any reading counts, so a bypass must hold however the origin reads the
+    path.
     """
     return all(any(rule.match(reading) for rule in rules) for reading in readings)
 
@@ -262,7 +264,8 @@ _PORT = re.compile(r"[0-9]{0,5}")
 
 @lru_cache(maxsize=4_096)
 def normal_host(raw: bytes) -> str:
-    """Give the one form of a host name: lower-case A-labels, no port, no trailing dot (WR-43, GW-21).
+    """Give the one form of a host name: lower-case A-labels, no port, no trailing dot (WR-43,
+    GW-21).
 
     Raises:
         BadHost: empty, a bad port, or characters that no name holds.

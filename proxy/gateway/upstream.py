@@ -1,7 +1,7 @@
 """The pooled HTTP/1.1 client of the byte path: which connection carries which request, and retries.
 
-Made for streaming without objects in between (docs/decisions/0005-upstream-client.md). A client belongs
-to one event loop. Bytes on one connection are `upstream_connection.py`'s.
+Made for streaming without objects in between (docs/decisions/0005-upstream-client.md). A client
+belongs to one event loop. Bytes on one connection are `upstream_connection.py`'s.
 """
 
 from __future__ import annotations
@@ -9,17 +9,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import cache
 
-from proxy.gateway.upstream_connection import (
-    READ_BYTES,
-    ClosedBeforeAnswer,
-    Connection,
-    UpstreamResponse,
-)
+from proxy.gateway.upstream_connection import READ_BYTES, ClosedBeforeAnswer, Connection
 from proxy.gateway.upstream_errors import (
     OriginError,
     OriginRefused,
@@ -34,20 +28,18 @@ from proxy.gateway.upstream_messages import (
     UpstreamLimits,
 )
 from proxy.gateway.upstream_names import Names
+from proxy.gateway.upstream_pool import Pool
+from proxy.gateway.upstream_response import UpstreamResponse
+from proxy.gateway.upstream_upload import BodyMismatch, Upload, whole_body
 
-__all__ = ["OriginError", "Upgraded", "UpstreamClient", "UpstreamResponse"]
+__all__ = ["BodyMismatch", "Upgraded", "UpstreamClient", "UpstreamResponse"]
 
 SWEEP_S = 0.1
-LAST_CHUNK = b"0\r\n\r\n"
 FOREVER = float("inf")
 RETRIED = frozenset({b"GET", b"HEAD"})
 FRESH_S = 1.0
-"""A request that cannot be repeated takes no connection that has been idle for longer: the origin may
-be closing it at this moment, and the request would be lost."""
-
-
-class BodyMismatch(Exception):
-    """The visitor's body is not as long as its head said; the origin's connection is closed."""
+"""A request that cannot be repeated takes no connection that has been idle for longer: the origin
+may be closing it at this moment, and the request would be lost."""
 
 
 class Upgraded:
@@ -93,66 +85,13 @@ class Upgraded:
             self._connection.transport.close()
 
 
-class _Pool:
-    """Connections to one origin; hears from each when it is free and when it has ended."""
-
-    __slots__ = ("_loop", "idle", "open", "opening", "waiters")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.idle: list[Connection] = []  # the last used is the next used
-        self.open: dict[Connection, None] = {}
-        self.opening = 0
-        self.waiters: deque[asyncio.Future[Connection | None]] = deque()
-
-    @property
-    def size(self) -> int:
-        return len(self.open) + self.opening
-
-    def on_idle(self, connection: Connection) -> None:
-        connection.reused = True
-        if not self.wake(connection):
-            connection.idle_since = self._loop.time()
-            self.idle.append(connection)
-
-    def on_closed(self, connection: Connection) -> None:
-        self.open.pop(connection, None)
-        if connection in self.idle:
-            self.idle.remove(connection)
-        self.wake(None)
-
-    def wake(self, connection: Connection | None) -> bool:
-        """Hand a connection (None: room for a new one) to the first who still waits."""
-        while self.waiters:
-            waiter = self.waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(connection)
-                return True
-        return False
-
-    async def wait(self) -> Connection | None:
-        """Wait for `wake()`; what was handed to a caller that is cancelled goes to the next."""
-        waiter: asyncio.Future[Connection | None] = self._loop.create_future()
-        self.waiters.append(waiter)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                handed = waiter.result()
-                if handed is not None and not handed.closed:
-                    self.on_idle(handed)
-                else:
-                    self.wake(None)
-            raise
-
-
 class UpstreamClient:
     """Sends requests to origins over kept connections; see `request()`."""
 
     def __init__(self, limits: UpstreamLimits | None = None) -> None:
         self._limits = limits or UpstreamLimits()
         self._names = Names(self._limits.dns_s)
-        self._pools: dict[tuple[str, str, int, bool], _Pool] = {}
+        self._pools: dict[tuple[str, str, int, bool], Pool] = {}
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -166,10 +105,10 @@ class UpstreamClient:
     ) -> UpstreamResponse:
         """Send a request; give the answer as soon as its head is here.
 
-        A body given as bytes goes out with the head; an iterator is read as fast as the origin takes
-        it, and no further once the answer has ended or refuses. GET and HEAD without a body are sent
-        once more, on a new connection, when a kept one ended before any byte of the answer.
-        Cancelling the call closes the connection.
+        A body given as bytes goes out with the head; an iterator is read as fast as the origin
+        takes it, and no further once the answer has ended or refuses. GET and HEAD without a body
+        are sent once more, on a new connection, when a kept one ended before any byte of the
+        answer. Cancelling the call closes the connection.
 
         Raises:
             OriginError: the subclasses say what happened; nothing of an answer exists then.
@@ -179,7 +118,7 @@ class UpstreamClient:
         """
         if body is not None and not isinstance(body, bytes):
             return await self._upload(origin, head, body, on_informational)
-        wire = head.encode() if body is None else head.encode() + _whole(head, body)
+        wire = head.encode() if body is None else head.encode() + whole_body(head, body)
         repeatable = body is None and head.method in RETRIED
         connection = self._idle(origin, FOREVER if repeatable else FRESH_S)
         if connection is None:
@@ -228,7 +167,7 @@ class UpstreamClient:
         """Send the head together with the first part, and the rest while the answer may come."""
         wire = head.encode()
         parts = aiter(body)
-        upload = _Upload(head, parts)
+        upload = Upload(head, parts)
         wire += await upload.first()  # a slow visitor holds no connection before the first part
         connection = self._idle(origin, FRESH_S) or await self._connect(origin)
         waiter = connection.begin(
@@ -244,13 +183,13 @@ class UpstreamClient:
 
     # Connections.
 
-    def _pool(self, origin: Origin) -> _Pool:
+    def _pool(self, origin: Origin) -> Pool:
         key = (origin.scheme, origin.host, origin.port, origin.verify)
         pool = self._pools.get(key)
         if pool is None:
             if self._closed:
                 raise OriginUnreachable("the gateway is stopping")
-            pool = self._pools[key] = _Pool(asyncio.get_running_loop())
+            pool = self._pools[key] = Pool(asyncio.get_running_loop())
         return pool
 
     def _idle(self, origin: Origin, longest_s: float) -> Connection | None:
@@ -292,7 +231,7 @@ class UpstreamClient:
         self._start_sweeping()
         return connection
 
-    async def _open(self, origin: Origin, pool: _Pool, until: float) -> Connection:
+    async def _open(self, origin: Origin, pool: Pool, until: float) -> Connection:
         """Try the origin's addresses one after the other, each with its share of the time."""
         loop = asyncio.get_running_loop()
         addresses = await self._names.addresses(origin.host, origin.port)
@@ -344,66 +283,6 @@ class UpstreamClient:
                 del self._pools[key]
         if self._pools and not self._closed:
             self._start_sweeping()
-
-
-class _Upload:
-    """The body of one request on its way, framed as its head says."""
-
-    def __init__(self, head: RequestHead, parts: AsyncIterator[bytes]) -> None:
-        self._head = head
-        self._parts = parts
-        self._total = 0
-        self.ended = False
-
-    async def first(self) -> bytes:
-        """Give the first part, framed."""
-        return await self._next()
-
-    async def rest(self, connection: Connection, timeout_s: float) -> None:
-        """Send what is left; a failure of the visitor's side ends the connection with it."""
-        try:
-            await connection.drain(timeout_s)
-            while not self.ended:
-                connection.transport.write(await self._next())
-                await connection.drain(timeout_s)
-            connection.sent(timeout_s)
-        except OriginError:
-            if not connection.closed:
-                raise
-        except Exception as error:
-            connection.abort(error)
-
-    async def _next(self) -> bytes:
-        head = self._head
-        try:
-            part = await anext(self._parts)
-        except StopAsyncIteration:
-            self.ended = True
-            _check_length(head, self._total, ended=True)
-            return LAST_CHUNK if head.chunked else b""
-        self._total += len(part)
-        self.ended = head.content_length is not None and self._total >= head.content_length
-        _check_length(head, self._total, ended=self.ended)
-        return _framed(head, part)
-
-
-def _whole(head: RequestHead, body: bytes) -> bytes:
-    _check_length(head, len(body), ended=True)
-    return _framed(head, body) + LAST_CHUNK if head.chunked else body
-
-
-def _framed(head: RequestHead, part: bytes) -> bytes:
-    if not head.chunked:
-        return part
-    return b"%x\r\n%b\r\n" % (len(part), part) if part else b""
-
-
-def _check_length(head: RequestHead, total: int, *, ended: bool) -> None:
-    if head.chunked:
-        return
-    declared = head.content_length or 0
-    if total > declared or (ended and total < declared):
-        raise BodyMismatch(f"the body holds {total} bytes, its head said {declared}")
 
 
 async def _answer(

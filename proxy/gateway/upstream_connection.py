@@ -1,14 +1,12 @@
-"""One HTTP/1.1 connection to an origin and the answer that it carries at the moment.
+"""One HTTP/1.1 connection to an origin: parsing, framing, bounded buffers, ends.
 
-Owns parsing, the judgement of framing, bounded buffers and the end of each message. Which connection
-is used when is `upstream.py`'s business, which hears of the ends as `ConnectionOwner`.
+Owns parsing, the judgement of framing, bounded buffers and the end of each message. Which
+connection is used when is `upstream.py`'s business, which hears of the ends as `ConnectionOwner`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
 from math import inf
 from typing import Protocol, cast
 
@@ -20,7 +18,8 @@ from proxy.gateway.upstream_errors import (
     OriginTruncated,
     OriginUnreachable,
 )
-from proxy.gateway.upstream_messages import Headers, OnInformational, UpstreamLimits
+from proxy.gateway.upstream_messages import OnInformational, UpstreamLimits
+from proxy.gateway.upstream_response import UpstreamResponse
 
 READ_BYTES = 65_536
 _SPACE = frozenset({b" ", b"\t"})
@@ -28,105 +27,6 @@ _SPACE = frozenset({b" ", b"\t"})
 
 class ClosedBeforeAnswer(OriginUnreachable):
     """The connection ended before any byte of the answer: a kept one may have been stale."""
-
-
-class UpstreamResponse:
-    """An origin's answer: the head at once, the body as it is read, in parts of any size.
-
-    Read it to its end or `aclose()` it; a body not read holds its connection (paused, bounded).
-    """
-
-    __slots__ = (
-        "_connection",
-        "_error",
-        "_parts",
-        "_size",
-        "_waiter",
-        "complete",
-        "headers",
-        "http_version",
-        "reason",
-        "status",
-        "trailers",
-    )
-
-    def __init__(self, connection: Connection) -> None:
-        self.status = 0
-        self.reason = b""
-        self.http_version = "1.1"
-        self.headers: Headers = []
-        self.trailers: Headers = []
-        self.complete = False
-        """The whole message is here: `read()` will not wait."""
-        self._connection: Connection | None = connection
-        self._parts: deque[bytes] = deque()
-        self._size = 0
-        self._error: OriginError | BaseException | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    def take(self) -> bytes:
-        """Give what has arrived, b"" where nothing has; never waits."""
-        parts = self._parts
-        if not parts:
-            return b""
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        parts.clear()
-        self._size = 0
-        if self._connection is not None:
-            self._connection.body_taken()
-        return data
-
-    async def read(self) -> bytes:
-        """Wait for the next part of the body; b"" at its end.
-
-        Raises:
-            OriginTruncated: the connection ended inside the body; whatever was read is incomplete.
-            OriginProtocolError: the rest is no HTTP/1.
-        """
-        while not self._parts:
-            if self._error is not None:
-                raise self._error
-            if self.complete:
-                return b""
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        return self.take()
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Give the body part after part; raises as `read()`."""
-        while part := await self.read():
-            yield part
-
-    def abort(self) -> None:
-        """Give up the rest; unless the message had ended, its connection closes at once."""
-        self._parts.clear()
-        if self._connection is not None:
-            self._connection.abort(OriginUnreachable("given up"))
-
-    async def aclose(self) -> None:
-        """Give up the rest, see `abort()`."""
-        self.abort()
-
-    def _feed(self, data: bytes) -> int:
-        self._parts.append(data)
-        self._size += len(data)
-        self._wake()
-        return self._size
-
-    def _end(self, error: BaseException | None) -> None:
-        self._connection = None
-        if error is None:
-            self.complete = True
-        else:
-            self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class ConnectionOwner(Protocol):
@@ -412,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
             raise OriginProtocolError("a body where none may be")
         assert self._response is not None  # noqa: S101
         self._unframed = 0
-        if self._response._feed(data) > self._limits.buffer_bytes and not self._reading_paused:
+        if self._response.feed(data) > self._limits.buffer_bytes and not self._reading_paused:
             self._reading_paused = True
             self.transport.pause_reading()
 
@@ -453,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
     def _detach(self, error: BaseException | None) -> None:
         response, self._response = self._response, None
         if response is not None:
-            response._end(error)
+            response.end(error)
 
     def _fail(self, error: BaseException) -> None:
         self.deadline = inf

@@ -1,7 +1,7 @@
 """Everything that can go wrong between the gateway and an origin, as one tree.
 
-Each class knows the status that the visitor gets (`status`). The messages are for the log: they name
-the origin and what it did, and hold nothing that a visitor sent.
+Each class knows the status that the visitor gets (`status`). The messages are for the log: they
+name the origin and what it did, and hold nothing that a visitor sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OriginTimeout(OriginError):
 
 
 class OriginProtocolError(OriginError):
-    """The answer is not HTTP/1, too large in the head, or its length is ambiguous (RFC 9112 6.3)."""
+    """The answer is no HTTP/1, its head too large, or its length ambiguous (RFC 9112 6.3)."""
 
 
 class OriginTruncated(OriginProtocolError):

@@ -16,7 +16,7 @@ OnInformational = Callable[[int, Headers], None]
 
 
 class BadHead(ValueError):
-    """The request must not be forwarded (400): its length, lines or host can be read in two ways."""
+    """The request must not be forwarded (400): two readers could read it in two ways."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

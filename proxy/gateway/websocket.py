@@ -1,7 +1,7 @@
 """One WebSocket between an ASGI server and an origin, relayed both ways in pieces.
 
-Owns the handshake towards the origin (RFC 6455), messages, pings and close codes. Compression is never
-offered to the origin: the server negotiates its own with the visitor.
+Owns the handshake towards the origin (RFC 6455), messages, pings and close codes. Compression is
+never offered to the origin: the server negotiates its own with the visitor.
 """
 
 from __future__ import annotations
@@ -69,11 +69,13 @@ async def relay(
     extra_headers: Sequence[Header] = (),
     on_origin_headers: OnOriginHeaders | None = None,
 ) -> Relayed:
-    """Open the origin's side, then relay until one side ends, `stop` is set or the call is cancelled.
+    """Open the origin's side, then relay until one side ends, `stop` is set or the call is
+    cancelled.
 
-    `head` comes from `headers.origin_head` of the scope's lines with method GET; the handshake's own
-    lines are replaced here. `extra_headers` and `on_origin_headers` as in `forward`. A refusal by the
-    origin is passed on where the server offers `websocket.http.response`, else it becomes a 403.
+    `head` comes from `headers.origin_head` of the scope's lines with method GET; the handshake's
+    own lines are replaced here. `extra_headers` and `on_origin_headers` as in `forward`. A refusal
+    by the origin is passed on where the server offers `websocket.http.response`, else it becomes a
+    403.
 
     Raises:
         OriginError: there was no answer; the visitor still waits for one.
@@ -114,7 +116,7 @@ _REPLACED = frozenset({b"connection", b"te", b"content-length", b"transfer-encod
 
 
 def _handshake(head: RequestHead, nonce: bytes, protocols: list[str]) -> RequestHead:
-    """Replace the visitor's handshake by our own; it must not be the visitor's key that is echoed."""
+    """Replace the visitor's handshake by our own: the key that is echoed must be ours."""
     lines = [
         line
         for line in head.headers
@@ -275,7 +277,7 @@ class _Stream:
                     return _End(int(event.code), event.reason or "")
 
     async def _piece(self, event: Message[Any]) -> bool:
-        """Pass one piece on; False where a server that takes whole messages would have to hold too much."""
+        """Pass one piece on; False where a server without pieces would hold too much."""
         data, finished = event.data, event.message_finished
         data = data if isinstance(data, str) else bytes(data)
         if self._pieces:

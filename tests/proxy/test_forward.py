@@ -74,7 +74,8 @@ async def test_the_origin_gets_the_request_and_the_visitor_the_answer(
         )
         await connection.send(
             b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nKeep-Alive: timeout=5\r\nCorvus-Secret: x\r\n"
-            b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nSet-Cookie: b=2\r\nContent-Length: 2\r\n\r\nok"
+            b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nSet-Cookie: b=2\r\n"
+            b"Content-Length: 2\r\n\r\nok"
         )
 
     async with RawOrigin(handle) as raw:
@@ -382,11 +383,13 @@ async def test_a_client_gone_inside_its_upload_never_ends_the_message_for_the_or
     upstream: UpstreamClient,
 ) -> None:
     got: list[bytes] = []
+    first = asyncio.Event()
     closed = asyncio.Event()
 
     async def handle(connection: OriginConnection) -> None:
         await connection.head()
         got.append(await connection.reader.read(100))
+        first.set()
         try:
             got.append(await connection.reader.read())
         finally:
@@ -396,8 +399,7 @@ async def test_a_client_gone_inside_its_upload_never_ends_the_message_for_the_or
         lines = [HOST, (b"transfer-encoding", b"chunked")]
         talk = Conversation(gateway(upstream, raw.origin()), http_scope("POST", headers=lines))
         talk.say({"type": "http.request", "body": b"pay", "more_body": True})
-        while not got:
-            await asyncio.sleep(0.001)
+        await asyncio.wait_for(first.wait(), 5)
         talk.say({"type": "http.disconnect"})
         assert (await talk.result()).ended is Ended.CLIENT_GONE
         await asyncio.wait_for(closed.wait(), 5)

@@ -1,4 +1,4 @@
-"""Drives an ASGI application in-process: scopes, events in, events out, a slow or vanished client."""
+"""Drives an ASGI application in-process: scopes, events both ways, a slow or vanished client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def http_scope(
     extensions: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Give an HTTP scope as a server would make it; `extensions` None: those of our own server."""
-    path, mark, query = target.partition(b"?")
+    path, _, query = target.partition(b"?")
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},

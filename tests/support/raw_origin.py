@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 
 from proxy.gateway.upstream_messages import Origin
@@ -53,10 +54,8 @@ class OriginConnection:
         return await asyncio.wait_for(asyncio.shield(self._end), 10)
 
     async def _see_end(self) -> bool:
-        try:
+        with suppress(ConnectionError):
             assert await self.reader.read(1) == b""
-        except ConnectionError:
-            pass
         return True
 
     def close(self) -> None:
@@ -67,7 +66,7 @@ class OriginConnection:
 
 
 class RawOrigin:
-    """Serves on a free loopback port while the `async with` block runs; a failed handler fails it."""
+    """Serves on a free loopback port inside `async with`; a failed handler fails the block."""
 
     def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> None:
         self._handler = handler
