@@ -12,6 +12,7 @@ import contextlib
 import ssl
 from collections import deque
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -45,11 +46,17 @@ class ScriptMissing(StoreFault):
 
 
 class _Lost(Exception):
-    """The connection broke under a call. `sent` tells whether the store may have seen it."""
+    """The connection broke under a call; `again` tells when the call may be sent once more."""
 
-    def __init__(self, why: str, *, sent: bool) -> None:
+    def __init__(self, why: str, again: _Again) -> None:
         super().__init__(why)
-        self.sent = sent
+        self.again = again
+
+
+class _Again(Enum):
+    ALWAYS = auto()  # the store cannot have seen it
+    IF_REPEATABLE = auto()  # only the reply may be lost
+    NEVER = auto()  # the store is there but too slow: asking twice makes it slower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +168,7 @@ class _Link(asyncio.Protocol):
             return
         deadline = self._waiting[0][1]
         if deadline <= self._loop.time():
-            self.abort(f"no answer within {self._timeout_s:g} s")
+            self.abort(f"no answer within {self._timeout_s:g} s", _Again.NEVER)
             return
         self._watch = self._loop.call_at(deadline, self._check)
 
@@ -201,13 +208,13 @@ class _Link(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._break(str(error or "the store closed the connection"))
 
-    def abort(self, why: str) -> None:
+    def abort(self, why: str, again: _Again = _Again.IF_REPEATABLE) -> None:
         """Close at once; everything in flight is lost."""
         if self._transport is not None:
             self._transport.abort()
-        self._break(why)
+        self._break(why, again)
 
-    def _break(self, why: str) -> None:
+    def _break(self, why: str, again: _Again = _Again.IF_REPEATABLE) -> None:
         self.alive = False
         if self._watch is not None:
             self._watch.cancel()
@@ -217,7 +224,8 @@ class _Link(asyncio.Protocol):
         while self._waiting:
             future, _ = self._waiting.popleft()
             if not future.done():
-                future.set_exception(_Lost(why, sent=len(self._waiting) >= unsent))
+                was_sent = len(self._waiting) >= unsent
+                future.set_exception(_Lost(why, again if was_sent else _Again.ALWAYS))
 
 
 class Connection:
@@ -247,7 +255,7 @@ class Connection:
         """Send one command and give its reply.
 
         A call whose connection broke is repeated once, on a fresh connection, when it was certainly
-        not sent or when it is `repeatable`.
+        not sent or when it is `repeatable`. One that ran out of time is never repeated.
 
         Raises:
             StoreUnreachable: no connection, no answer within `timeout_s`, or the answer was lost.
@@ -259,7 +267,9 @@ class Connection:
         try:
             return await (await self._ready()).send(packed)
         except _Lost as lost:
-            if lost.sent and not repeatable:
+            if lost.again is _Again.NEVER or (
+                lost.again is _Again.IF_REPEATABLE and not repeatable
+            ):
                 raise StoreUnreachable(f"store {self._address}: {lost}") from lost
         try:
             return await (await self._ready()).send(packed)
@@ -273,7 +283,7 @@ class Connection:
             with contextlib.suppress(asyncio.CancelledError, StoreError):
                 await self._opening
         if self._link is not None:
-            self._link.abort("closed")
+            self._link.abort("closed", _Again.NEVER)
             self._link = None
             await asyncio.sleep(0)  # lets the transport close its socket
 
@@ -283,10 +293,18 @@ class Connection:
             if self._opening is None:
                 self._opening = asyncio.create_task(self._open())
                 self._opening.add_done_callback(self._opened)
-            link = await asyncio.shield(self._opening)
+            link = await self._opened_by(self._opening)
         if link.in_flight >= self._max_in_flight:
             raise StoreBusy(f"{self._max_in_flight} calls wait for the store already")
         return link
+
+    async def _opened_by(self, opening: asyncio.Task[_Link]) -> _Link:
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled():  # by close(), and not the caller
+                raise StoreUnreachable(f"store {self._address}: closed") from None
+            raise
 
     def _opened(self, task: asyncio.Task[_Link]) -> None:
         self._opening = None

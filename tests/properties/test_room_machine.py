@@ -1,6 +1,5 @@
 """The room script against its reference model, after every step of any history.
 
-
 The long mode is `python -m tests.properties.room_soak` (`make soak`).
 """
 
