@@ -32,6 +32,7 @@ def main(argv: list[str] | None = None) -> None:
         from corvus_site import supervisor
 
         raise SystemExit(supervisor.main(arguments[2:]))
+    os.umask(0o077)  # what Corvus writes is for its own user alone
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "corvus_site.settings")
     from django.core.management import execute_from_command_line
 

@@ -27,6 +27,7 @@ from proxy.models import ConfigVersion, PageBundle
 from queueing.page_builder import build_bundle
 from queueing.page_check import compile_template
 from queueing.queries import own_pages, room_configs, room_store, store_client
+from queueing.services import raise_version
 from queueing.store import StoreError
 
 _log = structlog.get_logger("corvus.publish")
@@ -43,7 +44,8 @@ def publish(*, author: str, note: str = "") -> ConfigVersion:
         ValidationError: it cannot be used; the old one stays in force.
     """
     with transaction.atomic():
-        newest = ConfigVersion.objects.select_for_update().order_by("-number").first()
+        _lock_versions()
+        newest = queries.newest_version()
         snapshot = _validated(_compile())
         digest = fingerprint(snapshot)
         if newest is not None and newest.digest == digest:
@@ -52,6 +54,11 @@ def publish(*, author: str, note: str = "") -> ConfigVersion:
             version = _record(snapshot, (newest.number if newest else 0) + 1, author, note)
         transaction.on_commit(lambda: _deliver_softly(version))
     return version
+
+
+def _lock_versions() -> None:
+    """Let one transaction at a time number a version; who waited then sees the newest."""
+    ConfigVersion.objects.select_for_update().order_by("-number").first()
 
 
 def _compile() -> Snapshot:
@@ -124,11 +131,7 @@ def deliver(version: ConfigVersion) -> bool:
         redis.RedisError, StoreError, OSError: the store cannot be reached or did not do it.
     """
     client = store_client()
-    lost = version.delivered_at is not None and store.stored_version(client) is None
-    rooms = room_store()
-    for config in room_configs():
-        # A store that has lost what was delivered has lost the line too (WR-63).
-        rooms.recover(config) if lost else rooms.configure(config)
+    _configure_rooms(lost=version.delivered_at is not None and store.held(client) is None)
     document = version.document.encode()
     wanted = store.page_digests(load(document))
     bundles = PageBundle.objects.filter(digest__in=wanted)
@@ -145,37 +148,45 @@ def deliver(version: ConfigVersion) -> bool:
     return done
 
 
+def _configure_rooms(*, lost: bool) -> None:
+    """Give every room's own configuration to the script, which answers by it at once."""
+    rooms = room_store()
+    for config in room_configs():
+        # A store that has lost what was delivered has lost the line too (WR-63).
+        if rooms.recover(config) if lost else rooms.configure(config):
+            continue
+        stored = rooms.stats(config.id).config_version
+        if stored > config.version:  # the database was restored from a copy
+            raised = raise_version(room_id=config.id, above=stored)
+            rooms.configure(replace(config, version=raised))
+
+
 def keep_published() -> str:
     """Make the store hold the newest version; say what was done. Safe to repeat.
 
     Raises:
         redis.RedisError, StoreError, OSError: the store cannot be reached.
     """
-    held = store.stored_version(store_client())  # asked first: rows are committed before delivery
+    held = store.held(store_client())  # asked first: rows are committed before they are delivered
     newest = queries.newest_version()
     if newest is None:
         return "nothing to publish yet"
-    if held == newest.number and _same(newest, store.stored_document(store_client())):
+    if held == (newest.number, newest.document.encode()):
         if newest.delivered_at is None:
             ConfigVersion.objects.filter(pk=newest.pk).update(delivered_at=timezone.now())
         return f"version {newest.number} is in the store"
-    if held is not None and held >= newest.number:
-        newest = _above(held, newest)
+    if held is not None and held[0] >= newest.number:
+        newest = _above(held[0], newest)
     deliver(newest)
     return f"version {newest.number} delivered"
 
 
-def _same(version: ConfigVersion, document: bytes | None) -> bool:
-    return document is not None and document == version.document.encode()
-
-
-def _above(held: int, newest: ConfigVersion) -> ConfigVersion:
+def _above(number: int, newest: ConfigVersion) -> ConfigVersion:
     """Renumber: the database was restored from a copy, and the store knows a later number."""
-    snapshot = replace(load(newest.document.encode()), version=0, published_ms=0)
+    _configure_rooms(lost=False)  # raises the rooms' versions above the store's
+    note = f"version {newest.number} again, above the store's {number}"
     with transaction.atomic():
-        return _record(
-            snapshot, held + 1, "corvus", f"version {newest.number} again, above the store's {held}"
-        )
+        return _record(_validated(_compile()), number + 1, "corvus", note)
 
 
 def prune_versions(*, keep: int = 100) -> int:

@@ -27,20 +27,14 @@ PAGES_KEPT_S = 7 * 24 * 3600
 """How long an older bundle stays for gateways that are still on an older version."""
 
 
-def stored_version(client: Any) -> int | None:
-    """Give the number of the configuration in the store; None when there is none.
+def held(client: Any) -> tuple[int, bytes] | None:
+    """Give number and document of the configuration in the store, read at one moment; None: none.
 
     Raises:
         redis.RedisError: the store cannot be asked.
     """
-    number = client.get(VERSION_KEY)
-    return int(number) if number is not None and client.exists(SNAPSHOT_KEY) else None
-
-
-def stored_document(client: Any) -> bytes | None:
-    """Give the document in the store."""
-    document: bytes | None = client.get(SNAPSHOT_KEY)
-    return document
+    number, document = client.mget(VERSION_KEY, SNAPSHOT_KEY)
+    return None if number is None or document is None else (int(number), document)
 
 
 def deliver(client: Any, *, number: int, document: bytes, pages: Mapping[str, bytes]) -> bool:

@@ -16,7 +16,7 @@ from django.template.response import TemplateResponse
 from queueing import queries, services
 from queueing.config import Mode
 from queueing.forms import RoomForm
-from queueing.models import Room
+from queueing.models import SHORT_MODES, Room
 from queueing.refusals import ShowsRefusals
 from queueing.store import StoreError
 
@@ -107,7 +107,6 @@ class RoomAdmin(ShowsRefusals):
     """Waiting rooms."""
 
     form = RoomForm
-    list_filter = ["mode", "unit"]
     search_fields = ["id", "name"]
     show_full_result_count = False
     radio_fields = {
@@ -178,12 +177,17 @@ class RoomAdmin(ShowsRefusals):
         return [
             "name",
             "id",
-            "mode",
+            "state",
             "capacity",
             column("inside", lambda c: f"{c.active + c.granted}"),
             column("waiting", lambda c: f"{c.waiting}"),
             column("silent", lambda c: f"{c.parked}"),
         ]
+
+    @admin.display(description="mode", ordering="mode")
+    def state(self, room: Room) -> str:
+        """Show the mode in a word."""
+        return SHORT_MODES[Mode(room.mode)]
 
     def save_model(self, request: HttpRequest, obj: Room, form: Any, change: bool) -> None:
         """Write through the service."""

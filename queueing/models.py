@@ -15,6 +15,13 @@ from django.db.models import F, Q
 from queueing.config import BOUNDS, InsideNow, Mode, OnOutage, RoomConfig, RoomId, Unit, problems
 from queueing.fields import DurationField
 
+SHORT_MODES = {
+    Mode.OPEN: "Open",
+    Mode.PAUSED: "Paused",
+    Mode.CLOSED: "Closed",
+    Mode.REJECT: "Rejecting",
+    Mode.OFF: "Off",
+}
 MODES = {
     Mode.OPEN: "Open: people are let in as slots are free",
     Mode.PAUSED: "Paused: nobody is let in; numbers are kept and newcomers join the line",

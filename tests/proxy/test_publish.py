@@ -21,6 +21,7 @@ from queueing.store import SyncRoomStore
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+MAIN = RoomId("main")
 OWN_PAGE = (
     '<!doctype html><html lang="en"><head><title>x</title></head>'
     "<body><h1>{{position}}</h1></body></html>"
@@ -162,10 +163,12 @@ def test_a_restored_database_publishes_above_what_the_store_knows(started: Any) 
     for capacity in (10, 20, 30):
         rooms.set_capacity(room_id="main", capacity=capacity, author="ada")
     ConfigVersion.objects.filter(number__gt=1).delete()
+    Room.objects.filter(pk="main").update(capacity=434, version=1)
     call_command("publish")
     publishing.keep_published()
     snapshot = in_store(started)
     assert snapshot.version == 5
+    assert SyncRoomStore(started).stats(MAIN).config_version == Room.objects.get(pk="main").version
     assert ConfigVersion.objects.first().number == 5  # type: ignore[union-attr]
 
 
@@ -234,3 +237,27 @@ def test_an_own_page_that_a_newer_release_refuses_does_not_stop_publishing(start
     Room.objects.filter(pk="main").update(page_html="<p>once this was enough")
     assert publishing.publish(author="ada").number == 2
     assert started.get(pages_key(in_store(started).rooms[RoomId("main")].page)) is None
+
+
+def test_after_a_restore_a_rooms_next_change_reaches_the_script(started: Any) -> None:
+    for capacity in (10, 20, 30):
+        rooms.set_capacity(room_id="main", capacity=capacity, author="ada")
+    Room.objects.filter(pk="main").update(version=1)
+    rooms.set_mode(room_id="main", mode=Mode.PAUSED, author="ada")
+    stored = SyncRoomStore(started).stats(MAIN).config_version
+    assert stored == Room.objects.get(pk="main").version > 4
+
+
+def test_the_schedule_names_tasks_that_exist_and_they_can_be_repeated(started: Any) -> None:
+    from corvus_site.celery import app
+
+    app.loader.import_default_modules()
+    for entry in app.conf.beat_schedule.values():
+        task = app.tasks[entry["task"]]
+        assert task() == task()
+
+
+def test_the_worker_says_that_the_store_is_down_and_goes_on(started: Any, no_store: None) -> None:
+    from proxy.tasks import keep_published
+
+    assert keep_published().startswith("the store cannot be reached")

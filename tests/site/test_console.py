@@ -115,3 +115,22 @@ def test_a_data_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Any) -> N
     (tmp_path / "file").write_text("")
     with pytest.raises(BadSetting, match=r"CORVUS_DATA_DIR: .* cannot be made"):
         backends.data_folder(tmp_path / "file" / "data")
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/admin/nowhere/"])
+def test_an_unknown_address_has_a_page_of_the_console(client: Client, path: str) -> None:
+    client.force_login(User.objects.create_superuser("ada", password="x"))
+    response = client.get(path)
+    assert response.status_code == 404
+    assert "There is nothing here" in response.content.decode()
+
+
+def test_a_fault_shows_a_page_and_no_inside(client: Client, settings: Any) -> None:
+    User.objects.create_superuser("ada", password="x")
+    client.raise_request_exception = False
+    settings.ROOT_URLCONF = "tests.site.broken_urls"
+    response = client.get("/broken")
+    assert response.status_code == 500
+    page = response.content.decode()
+    assert "Something went wrong" in page
+    assert "secret detail" not in page
