@@ -1,4 +1,4 @@
-"""The room store: every method, its batches, the journal, and a store that fails in its many ways."""
+"""The room store: every method, batches, the journal, and a store that fails in many ways."""
 
 from __future__ import annotations
 
@@ -175,11 +175,15 @@ def broken(valkey: Valkey, failure: str) -> Iterator[None]:
         endless = threading.Thread(target=_run_endless_script, args=(valkey.socket_path,))
         endless.start()
         with pytest.raises(redis.exceptions.ResponseError, match="BUSY"):
-            while True:
-                client.ping()
+            _ask_until_refused(client)
         yield
         client.script_kill()
         endless.join()
+
+
+def _ask_until_refused(client: redis.Redis) -> None:
+    while client.ping():
+        pass
 
 
 def _run_endless_script(socket_path: str) -> None:

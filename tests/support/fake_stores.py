@@ -1,4 +1,4 @@
-"""Things that stand where a store should be: servers that misbehave, and relays that lose answers."""
+"""What may stand where a store should be: servers that misbehave, relays that lose answers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def relayed(
 ) -> AsyncIterator[int]:
     """Pass commands on to a real store; gives the port.
 
-    `judge(command, answer)` gives the answer that the client sees; nothing cuts the connection.
+    `judge(command, answer)` gives the answer that the client sees; none cuts the connection.
     """
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
