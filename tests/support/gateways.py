@@ -307,10 +307,12 @@ def eventually(
 
 
 @contextlib.contextmanager
-def running_gateways(store_url: str, pages: bytes, count: int) -> Iterator[Gateways]:
-    """Start an origin and gateways; stop them."""
+def running_gateways(
+    store_url: str, pages: bytes, count: int, *, origin: Origin | None = None
+) -> Iterator[Gateways]:
+    """Start an origin (unless one is given) and gateways; stop them."""
     folder = Path(tempfile.mkdtemp(prefix="corvus-gateways-"))
-    origin = Origin()
+    origin = origin or Origin()
     world = Gateways(store_url, pages, origin, folder)
     try:
         world.publish()
