@@ -14,6 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from proxy import queries
+from proxy.gateway.cookies import queued_life_ms
 from proxy.models import HostName, KeyGeneration, ProxyHost, RoomBinding, SavedSetting
 from proxy.names import EVERY_NAME
 from proxy.publishing import publish
@@ -197,13 +198,8 @@ def on_room_removed(*, room_id: str, author: str, **_: Any) -> None:
 
 def longest_pass_ms() -> int:
     """Give how long a pass or ticket can live without being signed again, over all rooms."""
-    return max(
-        (
-            max(c.active_ttl_ms, c.admit_ttl_ms, c.queue_ttl_ms, c.return_window_ms, c.grant_ttl_ms)
-            for c in room_configs()
-        ),
-        default=0,
-    )
+    lives = (max(c.active_ttl_ms, c.admit_ttl_ms, queued_life_ms(c)) for c in room_configs())
+    return max(lives, default=0)
 
 
 @transaction.atomic
