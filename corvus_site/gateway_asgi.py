@@ -30,5 +30,8 @@ def environment() -> GatewayEnvironment:
     )
 
 
-configure()
+configure(
+    "json" if os.environ.get("CORVUS_LOG_FORMAT") == "json" else "text",
+    os.environ.get("CORVUS_LOG_LEVEL") or "info",
+)
 application = Gateway(environment)

@@ -27,8 +27,14 @@ class Voice(Protocol):
         """Take lines of a child."""
 
 
+def _as_json(logger: str, line: str) -> str:
+    at = datetime.now(UTC).isoformat()
+    event = {"event": line, "logger": logger, "level": "info", "timestamp": at}
+    return json.dumps(event, ensure_ascii=False)
+
+
 class Speaker:
-    """A voice on one stream. With `json_lines` each line is JSON; children's stay as they came."""
+    """A voice on one stream. With `json_lines` each line is a JSON object, made of what is none."""
 
     def __init__(self, stream: TextIO, *, json_lines: bool = False) -> None:
         self.json_lines = json_lines
@@ -40,18 +46,17 @@ class Speaker:
 
     def say(self, line: str) -> None:
         """Write a line of the supervisor's own soon."""
-        if self.json_lines:
-            at = datetime.now(UTC).isoformat()
-            line = json.dumps(
-                {"event": line, "logger": "corvus.supervisor", "level": "info", "timestamp": at},
-                ensure_ascii=False,
-            )
-        self._put(line)
+        self._put(_as_json("corvus.supervisor", line) if self.json_lines else line)
 
     def relay(self, name: str, lines: Sequence[str]) -> None:
         """Write lines of a child soon, each behind its name."""
         for line in lines:
-            self._put(line if self.json_lines else f"{name} | {line}")
+            if not self.json_lines:
+                self._put(f"{name} | {line}")
+            elif line.startswith("{"):
+                self._put(line)
+            elif line.strip():
+                self._put(_as_json(name, line))
 
     def close(self) -> None:
         """Write what is waiting, for at most two seconds."""
@@ -78,7 +83,8 @@ class Speaker:
 
     def _flush(self, lines: list[str]) -> None:
         if self._left_out:
-            lines.append(f"({self._left_out} lines left out: the output was not read)")
+            note = f"{self._left_out} lines left out: the output was not read"
+            lines.append(_as_json("corvus.supervisor", note) if self.json_lines else note)
             self._left_out = 0
         try:
             self._stream.write("".join(f"{line}\n" for line in lines))

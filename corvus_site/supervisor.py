@@ -19,6 +19,10 @@ from itertools import groupby
 from corvus_site.children import Child, ChildFailed, Keeper, run_once
 from corvus_site.say import Speaker, Voice
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SAME_STOP_S = 0.5
+"""Signals so close together are one: `make` hands on what the whole process group gets anyway."""
+
 
 @dataclass(frozen=True, slots=True)
 class Once:
@@ -53,16 +57,20 @@ class Supervisor:
         self._keepers: list[Keeper] = []
         self._told_to_stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._told_at = 0.0
 
     def pids(self) -> Mapping[str, int | None]:
         """Give the process id of every child by its name."""
         return {keeper.child.name: keeper.pid for keeper in self._keepers}
 
     def stop(self) -> None:
-        """Begin to drain; called again: hurry."""
-        if self._told_to_stop.is_set():
+        """Begin to drain; called again after a moment: hurry."""
+        now = time.monotonic()
+        if not self._told_to_stop.is_set():
+            self._told_at = now
+            self._told_to_stop.set()
+        elif now - self._told_at >= SAME_STOP_S:
             self._hurry.set()
-        self._told_to_stop.set()
 
     async def run(self) -> int:
         """Run until told to stop; give the exit status: 0, or 1 when it could not start."""
@@ -127,9 +135,14 @@ async def supervise(plan: Plan, voice: Voice) -> int:
     """Run a plan under SIGTERM, SIGINT and SIGHUP; give the exit status."""
     supervisor = Supervisor(plan, voice)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in SIGNALS:
         loop.add_signal_handler(number, supervisor.stop)
-    return await supervisor.run()
+    try:
+        return await supervisor.run()
+    finally:
+        for number in SIGNALS:  # everything has stopped: one more must not spoil the exit status
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
 
 
 def main(arguments: Sequence[str]) -> int:
