@@ -173,7 +173,7 @@ const at2 = (place) => w.say_place.replace("{count}", num(place));
 
 const granted = (j) => {
   if (!become("granted")) return;
-  if (j.claim_s >= 0) claimEnd = Date.now() + j.claim_s * 1000;
+  if (j.claim_s > 0) claimEnd = Date.now() + j.claim_s * 1000;
   if (grantedAt) return;
   grantedAt = Date.now();
   warned = false;
