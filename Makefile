@@ -15,8 +15,8 @@ install: ## make the virtual environment from the lock file
 run: install ## start Corvus (settings: CORVUS_… in the environment, or FLAGS="--capacity 50")
 	@exec $(PYTHON_ENV)/python manage.py up $(FLAGS)
 
-# Each test owns its store, ports and folders, so that they run side by side. What drives browsers or starts
-# the whole product stays with one worker at a time (`--dist loadgroup`, see tests/conftest.py).
+# Each test owns its store, ports and folders, so that they run side by side. What drives a browser or
+# starts the whole product stays with one worker (`--dist loadgroup`, see tests/e2e/conftest.py).
 test: install ## run every test (TESTS=tests/site for a part)
 	@sh scripts/install-test-packages.sh
 	@$(PYTHON_ENV)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(TESTS)
@@ -40,7 +40,7 @@ bench: install ## measure, and print one table
 	@$(PYTHON_ENV)/python -m benchmarks
 
 soak: install ## drive the room's script with a million random operations
-	@$(PYTHON_ENV)/python -m pytest -q -m soak --timeout 0 tests/properties
+	@$(PYTHON_ENV)/python -m tests.properties.room_soak $(FLAGS)
 
 clean: ## remove the virtual environment and caches; the data folder stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .lint-data

@@ -111,4 +111,4 @@ class Command(BaseCommand):
                 errors += level == "error"
                 self.stdout.write(f"{level:<8} {sentence}")
         if errors:
-            raise CommandError(f"{errors} errors: see above.")
+            raise CommandError(f"errors: {errors}, see above.")
