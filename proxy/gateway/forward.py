@@ -147,17 +147,21 @@ class _Exchange:
 
     async def body(self, head: RequestHead) -> bytes | AsyncIterator[bytes] | None:
         """Give the request's body: what came at once as bytes, else an iterator."""
-        if not head.has_body:
+        if not head.may_have_body:
             self._watch()
             return None
         event = await self._receive()
         if event["type"] == "http.disconnect":
             raise _ClientGone
         first: bytes = event.get("body", b"")
-        if event.get("more_body"):
+        more = bool(event.get("more_body"))
+        declared = not head.undeclared
+        if not declared:
+            head.declare(first, more=more)
+        if more:
             return _Body(self._receive, first, self._watch)
         self._watch()
-        return first
+        return first if first or declared else None
 
     async def deliver(self, response: UpstreamResponse, headers: Headers) -> Outcome:
         """Send the answer on; the last event is sent only when the message ended well."""

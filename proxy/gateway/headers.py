@@ -225,12 +225,12 @@ def origin_head(
     )
     if trailers:
         kept += _TRAILERS_WELCOME
-    if length is None and (chunked or undeclared_body):
-        chunked = True
+    if chunked:
         kept.append((b"transfer-encoding", b"chunked"))
     if not _TARGET.fullmatch(target) or not method.isascii() or not method.isalpha():
         _check_method(method, target)
-    return RequestHead(method, target, kept, length, chunked)
+    undeclared = undeclared_body and not chunked and length is None
+    return RequestHead(method, target, kept, length, chunked, undeclared)
 
 
 _TRAILERS_WELCOME: Headers = [(b"te", b"trailers"), (b"connection", b"te")]

@@ -197,6 +197,8 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         if self._raw is not None:
             self._raw.feed_eof()
+        elif self._response is None:
+            self.close()  # at once: no request may be written to what the origin has closed
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -67,12 +67,16 @@ def parse_origin(
     )
 
 
+_MEANT_TO_HAVE_A_BODY = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 8.6: say 0 then
+
+
 @dataclass(slots=True)
 class RequestHead:
     """A request as the origin will see it; `headers.origin_head` makes it.
 
     The framing header is part of `headers`: `content_length` is the number in it (None: none was
-    sent), `chunked` says that the body travels in chunks. With neither there is no body.
+    sent), `chunked` says that the body travels in chunks. With neither there is no body, unless
+    it is `undeclared` (HTTP/2): then `declare()` settles it once the first part is known.
     """
 
     method: bytes
@@ -80,11 +84,22 @@ class RequestHead:
     headers: Headers
     content_length: int | None = None
     chunked: bool = False
+    undeclared: bool = False
 
     @property
-    def has_body(self) -> bool:
-        """Say whether a body follows the head."""
-        return self.chunked or bool(self.content_length)
+    def may_have_body(self) -> bool:
+        """Say whether a body follows the head, or may follow."""
+        return self.chunked or self.undeclared or bool(self.content_length)
+
+    def declare(self, first: bytes, *, more: bool) -> None:
+        """Give an undeclared body the length that it has, or chunks where more is to come."""
+        self.undeclared = False
+        if more:
+            self.chunked = True
+            self.headers.append((b"transfer-encoding", b"chunked"))
+        elif first or self.method in _MEANT_TO_HAVE_A_BODY:
+            self.content_length = len(first)
+            self.headers.append((b"content-length", b"%d" % len(first)))
 
     def encode(self) -> bytes:
         """Give the bytes on the wire.

@@ -10,6 +10,9 @@ from typing import Protocol
 from proxy.gateway.upstream_errors import OriginError, OriginUnreachable
 from proxy.gateway.upstream_messages import Headers
 
+PART_OVERHEAD = 64
+"""Bytes that a part costs beside its content: chunks of one byte are bounded too."""
+
 
 class BodySource(Protocol):
     """The connection that a body comes from."""
@@ -104,7 +107,7 @@ class UpstreamResponse:
     def feed(self, data: bytes) -> int:
         """Take a part from the connection; give how much waits to be read."""
         self._parts.append(data)
-        self._size += len(data)
+        self._size += len(data) + PART_OVERHEAD
         self._wake()
         return self._size
 

@@ -46,6 +46,7 @@ def gateway(
             sender=Sender(
                 peer="203.0.113.9", client="203.0.113.9", trusted=False, scheme=scope["scheme"]
             ),
+            undeclared_body=scope["http_version"] == "2",
         )
         return await forward(
             scope=scope,
@@ -295,6 +296,34 @@ async def test_trailers_are_delivered_where_the_server_can(upstream: UpstreamCli
         assert plain.body == b"ok"
 
 
+@pytest.mark.parametrize(
+    ("method", "parts", "framing", "body"),
+    [
+        ("POST", [b"all"], b"content-length: 3", b"all"),
+        ("POST", [b""], b"content-length: 0", b""),
+        ("DELETE", [b""], b"", b""),
+        ("DELETE", [b"x"], b"content-length: 1", b"x"),
+        ("PUT", [b"", b"a", b"b"], b"transfer-encoding: chunked", b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"),
+    ],
+)
+async def test_a_body_without_declared_length_gets_the_framing_that_it_needs(
+    upstream: UpstreamClient, method: str, parts: list[bytes], framing: bytes, body: bytes
+) -> None:
+    async def handle(connection: OriginConnection) -> None:
+        head = await connection.head()
+        assert (b"content-length" in head or b"transfer-encoding" in head) is bool(framing)
+        assert framing in head
+        assert await connection.exactly(len(body)) == body
+        await connection.send(OK)
+        await connection.ended()
+
+    async with RawOrigin(handle) as raw:
+        scope = http_scope(method, http_version="2")
+        talk = Conversation(gateway(upstream, raw.origin()), scope, request_body(*parts))
+        assert await talk.result() == Outcome(200, 2, Ended.DELIVERED)
+        await upstream.close()
+
+
 # How exchanges fail.
 
 
@@ -426,10 +455,13 @@ async def test_a_server_that_raises_on_send_means_a_client_gone(upstream: Upstre
         assert await raw.connections[0].ended()
 
 
-async def test_a_body_longer_than_declared_is_refused(upstream: UpstreamClient) -> None:
+@pytest.mark.parametrize("body", [b"four", b"1", b""])
+async def test_a_body_of_another_length_than_declared_is_refused(
+    upstream: UpstreamClient, body: bytes
+) -> None:
     async with RawOrigin(answering(OK)) as raw:
         scope = http_scope("POST", headers=[HOST, (b"content-length", b"2")])
-        talk = Conversation(gateway(upstream, raw.origin()), scope, request_body(b"four"))
+        talk = Conversation(gateway(upstream, raw.origin()), scope, request_body(body))
         with pytest.raises(BodyMismatch):
             await talk.result()
         assert talk.sent == []
