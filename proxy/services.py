@@ -218,12 +218,11 @@ def rotate_secret(*, author: str, force: bool = False) -> int:
     if newest is not None and not force:
         passed_ms = int((now - newest.rotated_at).total_seconds() * 1000)
         if (wait_ms := longest_pass_ms() - passed_ms) > 0:
+            minutes = -(-wait_ms // 60_000)
             raise TooSoon(
-                f"The last rotation was {format_duration(passed_ms // 1000 * 1000)} ago; passes of"
-                f" the"
-                f" key before it live for another {format_duration(wait_ms // 1000 * 1000 + 1000)}"
-                f" and"
-                " would be worth nothing. Wait, or force it."
+                f"Passes of the key before the last rotation ({newest.rotated_at:%Y-%m-%d %H:%M}"
+                f" UTC) can live for another {minutes} min and would be worth nothing. Wait, or"
+                " force it."
             )
     number = queries.key_generation() + 1
     KeyGeneration.objects.create(number=number, author=author, rotated_at=now)
