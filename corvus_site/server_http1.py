@@ -282,8 +282,8 @@ class Http1Exchange(Exchange):
     """One request of an HTTP/1.1 connection and its answer."""
 
     __slots__ = (
-        "_body",
         "_awaits_trailers",
+        "_body",
         "_close",
         "_connection",
         "_expects",

@@ -95,6 +95,11 @@ class DateLine:
 _date_line = DateLine()
 
 
+def date_value() -> bytes:
+    """Give the value of `Date` for now."""
+    return _date_line.at(time.time())[len(b"Date: ") : -2]
+
+
 def answer_head(
     *,
     status: int,
