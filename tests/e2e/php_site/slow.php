@@ -1,0 +1,4 @@
+<?php
+require 'site.php';
+usleep(1000 * min(2000, (int) ($_GET['ms'] ?? 100)));
+tell(['slept' => true]);

@@ -1,0 +1,3 @@
+<?php
+require 'site.php';
+tell(['order' => (int) ($_GET['order'] ?? 0)]);
