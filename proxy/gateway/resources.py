@@ -8,6 +8,7 @@ the store and the database down (design §2).
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from proxy.gateway.snapshot import (
     Snapshot,
     SnapshotError,
     load,
+    page_digests,
     pages_key,
 )
 from proxy.gateway.ticker import Ticker
@@ -195,14 +197,17 @@ async def _take_from_store(resources: Resources) -> None:
         snapshot = load(raw)
         if snapshot.version == current:
             return
-        pages = await call("GET", pages_key(snapshot.pages), repeatable=True)
-        if not isinstance(pages, bytes):
-            raise SnapshotError(f"the page bundle {snapshot.pages} is missing")
+        pages = {}
+        for digest in page_digests(snapshot):
+            content = await call("GET", pages_key(digest), repeatable=True)
+            if not isinstance(content, bytes):
+                raise SnapshotError(f"the page bundle {digest} is missing")
+            pages[digest] = content
         _put_in_force(resources, snapshot, pages)
     except (SnapshotError, BundleError, ValueError) as error:
         _refuse(resources, str(error))
         return
-    _keep_copy(resources, raw, snapshot.pages, pages)
+    _keep_copy(resources, raw, pages)
 
 
 def _take_from_folder(resources: Resources) -> None:
@@ -211,7 +216,10 @@ def _take_from_folder(resources: Resources) -> None:
         return
     try:
         snapshot = load((folder / "snapshot.json").read_bytes())
-        pages = (folder / f"pages-{snapshot.pages}.json").read_bytes()
+        pages = {
+            digest: (folder / f"pages-{digest}.json").read_bytes()
+            for digest in page_digests(snapshot)
+        }
         _put_in_force(resources, snapshot, pages)
         log.warning("started from the kept configuration", version=snapshot.version)
     except (OSError, SnapshotError, BundleError, ValueError) as error:
@@ -224,8 +232,14 @@ def _refuse(resources: Resources, reason: str) -> None:
     resources.problem = reason
 
 
-def _put_in_force(resources: Resources, snapshot: Snapshot, pages: bytes) -> None:
+def _put_in_force(resources: Resources, snapshot: Snapshot, pages: dict[str, bytes]) -> None:
     plan = compile_plan(snapshot)
+    bundle = PageBundle.load(pages[snapshot.pages])
+    own_pages = {
+        room.id: bundle.with_template(json.loads(pages[room.page]))
+        for room in snapshot.rooms.values()
+        if room.page
+    }
     for room in snapshot.rooms.values():
         known = resources.live.get(room.id)
         if known is None:
@@ -240,7 +254,8 @@ def _put_in_force(resources: Resources, snapshot: Snapshot, pages: bytes) -> Non
         Rooms(
             settings=snapshot.settings,
             keys=Keyring(resources.environment.secret, snapshot.key_generation),
-            pages=PageBundle.load(pages),
+            pages=bundle,
+            own_pages=own_pages,
             store=resources.store,
             breaker=resources.breaker,
             clock=resources.clock,
@@ -250,12 +265,13 @@ def _put_in_force(resources: Resources, snapshot: Snapshot, pages: bytes) -> Non
     log.info("configuration in force", version=snapshot.version)
 
 
-def _keep_copy(resources: Resources, raw: bytes, digest: str, pages: bytes) -> None:
+def _keep_copy(resources: Resources, raw: bytes, pages: dict[str, bytes]) -> None:
     folder = resources.environment.data_dir
     if folder is None:
         return
     try:
-        _write(folder / f"pages-{digest}.json", pages)
+        for digest, content in pages.items():
+            _write(folder / f"pages-{digest}.json", content)
         _write(folder / "snapshot.json", raw)
     except OSError as error:
         log.error("cannot keep a copy of the configuration", error=str(error))

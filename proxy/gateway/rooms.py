@@ -28,7 +28,7 @@ from proxy.gateway.plan import Site
 from proxy.gateway.room_answers import Desk, place_answer, state_answer
 from proxy.gateway.sessions import SessionsSeen
 from proxy.gateway.snapshot import GatewaySettings
-from queueing.config import InsideNow, OnOutage, RoomConfig, Unit
+from queueing.config import InsideNow, OnOutage, RoomConfig, RoomId, Unit
 from queueing.pages import PageBundle, PageState
 from queueing.passes import Credential, Keyring, Kind, Verdict, new_sid
 from queueing.places import Place, State
@@ -65,6 +65,7 @@ class Rooms:
     settings: GatewaySettings
     keys: Keyring
     pages: PageBundle
+    own_pages: dict[RoomId, PageBundle]  # of rooms that show an operator's own waiting page
     store: RoomStore
     breaker: Breaker
     clock: StoreClock
@@ -125,7 +126,7 @@ class Rooms:
             exchange=exchange,
             room=room,
             settings=self.settings,
-            pages=self.pages,
+            pages=self.own_pages.get(room.id, self.pages),
             now_ms=self.clock.now_ms(),
             since_ms=since_ms,
         )

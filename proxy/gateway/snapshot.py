@@ -120,6 +120,11 @@ def load(raw: bytes) -> Snapshot:
     return snapshot
 
 
+def page_digests(snapshot: Snapshot) -> set[str]:
+    """Name what must be fetched beside the document: the page bundle and operators' own pages."""
+    return {snapshot.pages} | {room.page for room in snapshot.rooms.values() if room.page}
+
+
 def _known(cls: type[GatewaySettings] | type[Host], values: dict[str, Any]) -> dict[str, Any]:
     names = {f.name for f in fields(cls)}
     return {k: v for k, v in values.items() if k in names}
