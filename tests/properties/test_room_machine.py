@@ -5,6 +5,7 @@ The long mode is `python -m tests.properties.room_soak` (`make soak`).
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from queueing import calls
 from queueing.config import Mode, RoomConfig, RoomId, Unit
+from queueing.places import Reason, State
 from tests.properties.room_soak import CLIENTS, JUMPS, LEASES, SIDS, Storm
 from tests.support.room_driver import RoomDriver, Wire
 from tests.support.valkey import Valkey
@@ -141,6 +144,48 @@ def test_the_script_does_what_the_model_does_and_keeps_its_invariants(wire: Wire
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_crowd_keeps_the_invariants_while_work_is_left_behind(wire: Wire, seed: int) -> None:
+    """Hundreds join, fall silent, return and expire at once, so that every bound is hit often."""
+    chance = random.Random(seed)
+    config = RoomConfig(
+        id=RoomId("crowd"),
+        capacity=chance.choice([1, 20, 60]),
+        rate=chance.choice([0, 60]),
+        active_ttl_ms=20_000,
+        grant_ttl_ms=6_000,
+        queue_ttl_ms=15_000,
+        return_window_ms=40_000,
+        entries_per_minute=0,
+    )
+    driver = RoomDriver(wire, config)
+    shown: dict[str, int] = {}
+    for step in range(1_500):
+        driver.jump(chance.choice([0] * 20 + [200, 1_000]))
+        if step % 250 == 249:
+            for _ in range(chance.choice([3, 4, 8])):  # everybody is silent for a while
+                driver.jump(5_000)
+                driver.probe(calls.tick(config.id))
+        who, act = f"visitor-{chance.randrange(700):08d}", chance.random()
+        if act < 0.6:
+            words = {"iat_ms": driver.now, "ticket": 0, "shown": 0, "client": "192.0.2.1"}
+            driver.probe(calls.enter(config.id, who, **words, lease="", exempt=False))
+        elif act < 0.9:
+            before = shown.get(who, 0)
+            place = driver.probe(
+                calls.poll(config.id, who, iat_ms=driver.now, ticket=0, shown=before)
+            )
+            if place.state is State.WAITING:
+                assert 0 <= place.ahead < place.counts.waiting
+                assert (place.reason is Reason.RETURNED) == (0 < before < place.position)
+                shown[who] = place.position
+            else:
+                shown.pop(who, None)
+        else:
+            driver.probe(calls.tick(config.id))
+    assert driver.probe(calls.stats(config.id)).totals["parked"] > 25
 
 
 @pytest.mark.parametrize("seed", range(4))

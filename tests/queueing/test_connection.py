@@ -72,12 +72,16 @@ async def test_a_thousand_calls_at_once_each_get_their_own_answer(valkey: Valkey
 
 async def test_a_cancelled_call_does_not_shift_the_answers_of_others(valkey: Valkey) -> None:
     async with connected(valkey.url) as connection:
+        first = asyncio.create_task(connection.call("BLPOP", "x", 5))  # holds back all the others
         tasks = [asyncio.create_task(connection.call("ECHO", n)) for n in range(10)]
-        await asyncio.to_thread(await_clients, valkey, "connected_clients", 2)
+        await asyncio.to_thread(await_clients, valkey, "blocked_clients", 1)
         for task in tasks[::2]:
             task.cancel()
+        valkey.client.rpush("x", "go")
+        assert await first == [b"x", b"go"]
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert done[1::2] == [str(n).encode() for n in range(1, 10, 2)]
+        assert all(isinstance(answer, asyncio.CancelledError) for answer in done[::2])
 
 
 async def test_it_logs_in_and_selects_a_database() -> None:

@@ -96,6 +96,24 @@ def test_wr_05_a_slot_that_ends_unnoticed_still_goes_to_the_waiter(valkey: Valke
         assert stage.state(1) is State.GRANTED
 
 
+def test_wr_05_nor_while_a_long_line_is_let_in_step_by_step(valkey: Valkey) -> None:
+    with Stage(valkey, capacity=0, entries_per_minute=0) as stage:
+        stage.enter_all(range(60))
+        stage.change(capacity=100)
+        newcomer = stage.enter(100)  # 25 of the line go first in this call, 35 are still there
+        assert (newcomer.state, newcomer.ticket, newcomer.ahead) == (State.WAITING, 61, 35)
+        assert stage.settle().counts.granted == 61
+
+
+def test_wr_04_nor_while_many_ended_slots_are_still_to_be_freed(valkey: Valkey) -> None:
+    with Stage(valkey, capacity=100, entries_per_minute=0, active_ttl_ms=4_000) as stage:
+        stage.enter_all(range(100))
+        stage.now += 4_000
+        assert stage.enter(99).new  # its slot is the last of a hundred that end now
+        stage.now += 4_000
+        assert stage.beat(98, 99) == [False, False]
+
+
 @pytest.mark.parametrize("capacity", CAPACITIES)
 def test_wr_06_silent_head_blocks_nobody(valkey: Valkey, capacity: int) -> None:
     with Stage(valkey, capacity=capacity) as stage:
