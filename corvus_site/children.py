@@ -41,7 +41,7 @@ class Child:
     pass_fds: tuple[int, ...] = ()
     ready: Probe | None = None  # asked again and again until it says yes
     ready_line: str = ""  # or: a word that the child prints when it is ready; neither: at once
-    ready_within_s: float = 60.0
+    ready_within_s: float = 120.0
     stop_within_s: float = 10.0
     drain_stage: int = 0  # stages are stopped one after the other, the lowest first
     must_stop_orderly: bool = False  # a hurried stop still lets it write its data

@@ -52,7 +52,7 @@ on the quay, and four herons flying over the water">
 <g fill="#fff"><circle cx="90" cy="60" r="1.6"/><circle cx="210" cy="110" r="1.3"/><circle cx="330" cy="44" r="1.7"/>
 <circle cx="470" cy="86" r="1.2"/><circle cx="560" cy="36" r="1.5"/><circle cx="870" cy="60" r="1.6"/></g>
 <path d="M0 236h120v-46h30v-22h24v22h52v46h90v-30h44v30h300v-40h26v-60h20v60h54v40h200v40H0z" fill="#141c33"/>
-<g fill="#f6c768"><path d="M132 204h10v12h-10zM164 204h10v12h-10zM198 204h10v12h-10zM652 208h8v10h-8zM690 208h8v10h-8z"/></g>
+<g fill="#f6c768"><path d="M132 204h10v12h-10zM164 204h10v12h-10zM198 204h10v12h-10zM674 208h8v10h-8zM706 208h8v10h-8z"/></g>
 <path d="M400 270l30-96h150l30 96z" fill="#f6c768" opacity=".28"/><path d="M424 270v-92h162v92" fill="none"
 stroke="#141c33" stroke-width="7"/><rect x="398" y="262" width="214" height="12" fill="#0c1226"/>
 <rect y="270" width="960" height="110" fill="url(#sea)"/><g stroke="#fbeecb" stroke-width="3" opacity=".55">

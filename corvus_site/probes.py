@@ -54,10 +54,11 @@ def all_answer(host: str, port: int, path: str, sockets: int) -> Probe:
     async def ask() -> bool:
         nonlocal said_yes
         async with lock:
-            if not said_yes:
-                times = 1 if sockets == 1 else 8 * sockets
-                asked = (answers_http(host, port, path) for _ in range(times))
-                said_yes = all(await asyncio.gather(*asked))
+            times = 0 if said_yes else 1 if sockets == 1 else 8 * sockets
+            for _ in range(times):  # one by one: connections per client may be limited
+                if not await answers_http(host, port, path):
+                    return False
+            said_yes = True
             return said_yes
 
     return ask

@@ -53,6 +53,11 @@ def test_everything_in_the_data_folder_is_for_its_owner_alone(demo_product: Prod
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
+def test_it_starts_with_one_connection_for_each_client_too(start_product: StartProduct) -> None:
+    product = start_product(CORVUS_CONNECTIONS_PER_CLIENT="1")
+    assert httpx.get(f"{product.site}/__corvus/healthz").text.strip() == "ok"
+
+
 def test_no_process_list_shows_a_secret(start_product: StartProduct) -> None:
     secrets = {
         "CORVUS_SECRET": "master-secret-of-more-than-32-characters",

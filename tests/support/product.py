@@ -37,7 +37,7 @@ class Product:
     def _start(self) -> None:
         self.running = Running(["manage.py", "up"], self.environ)
         try:
-            self.running.line("ready after", within_s=60)
+            self.running.line("ready after", within_s=120)
         except BaseException:
             self.running.end()
             raise
