@@ -18,7 +18,7 @@ CHUNKED: Final = -1
 
 _TOKEN = rb"!#$%&'*+\-.^_`|~0-9A-Za-z"
 _REQUEST_LINE = re.compile(rb"([" + _TOKEN + rb"]{1,32}) ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
-_VERSION = re.compile(rb"[" + _TOKEN + rb"]+ [^ ]+ HTTP/[0-9]\.[0-9]\r\n")
+_VERSION = re.compile(rb"[" + _TOKEN + rb"]+ [^ ]+ HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n")
 # RFC 9112 5: no blank before the colon, no folding (5.2), no control character but TAB (RFC 9110 5.5).
 # `^` matches only after a line feed and a value holds none, so as many matches as line feeds means
 # that every line is one whole field.

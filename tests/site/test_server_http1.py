@@ -52,7 +52,8 @@ def test_pipelined_requests_are_answered_in_order(client):
 
 
 def test_a_request_cut_into_single_bytes_is_read(client):
-    for byte in b"POST /whole HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n":
+    head = b"POST /whole HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for byte in head + b"3\r\nabc\r\n0\r\n\r\n":
         client.send(bytes((byte,)))
     assert client.answer().body == b"abc"
 
@@ -210,7 +211,8 @@ def test_http_1_0_keeps_alive_when_asked(client):
 
 def test_the_scope_tells_the_raw_target_and_believes_no_header(client):
     client.send(
-        b"GET /scope/%2F%C3%A9?a=%20&b HTTP/1.1\r\nHost: a\r\nDaphne-Root-Path: /x\r\nX_Y: 1\r\n\r\n"
+        b"GET /scope/%2F%C3%A9?a=%20&b HTTP/1.1\r\nHost: a\r\n"
+        b"Daphne-Root-Path: /x\r\nX_Y: 1\r\n\r\n"
     )
     scope = eval(client.answer().body)  # noqa: S307 - our own repr
     assert scope["raw_path"] == b"/scope/%2F%C3%A9"

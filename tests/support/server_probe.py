@@ -271,6 +271,9 @@ def serving(certificate: Path | None = None, **limits: object) -> Iterator[Serve
     plain.close()
     tls.close()
     try:
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as first:  # it runs now
+            first.sendall(b"GET /log HTTP/1.0\r\n\r\n")
+            assert first.recv(15) == b"HTTP/1.1 200 OK"
         yield ServerProcess(process, port, tls_port)
     finally:
         if process.poll() is None:
