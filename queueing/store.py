@@ -140,10 +140,10 @@ class RoomStore:
 
     async def heartbeat(self, room_id: RoomId, ids: Sequence[str]) -> list[bool]:
         """Extend the slots of sids or leases; says for each whether it is still active."""
-        answers = await asyncio.gather(
-            *(self._run(calls.heartbeat(room_id, batch)) for batch in _batches(ids))
-        )
-        return [alive for answer in answers for alive in answer]
+        alive: list[bool] = []
+        for batch in _batches(ids):
+            alive += await self._run(calls.heartbeat(room_id, batch))
+        return alive
 
     async def release(self, room_id: RoomId, holder: str, *, revoke: bool = False) -> bool:
         """Free a slot at once; False when there was none. `revoke` makes passes of `holder` old."""
