@@ -1,7 +1,7 @@
 """Client CPU of one store call: our connection against redis-py's asyncio pool.
 
-Run: `python -m benchmarks.store_connection`. Sixty-four tasks call a script with the room's keys at the
-same time, as a busy gateway does; µs of this process's CPU for each call.
+Run: `python -m benchmarks.store_connection`. Sixty-four tasks call a script with the room's keys
+at the same time, as a busy gateway does; µs of this process's CPU for each call.
 """
 
 from __future__ import annotations

@@ -142,7 +142,8 @@ class RoomStore:
         """Extend the slots of sids or leases; says for each whether it is still active."""
         alive: list[bool] = []
         for batch in _batches(ids):
-            alive += await self._run(calls.heartbeat(room_id, batch))
+            answer: list[bool] = await self._run(calls.heartbeat(room_id, batch))
+            alive += answer
         return alive
 
     async def release(self, room_id: RoomId, holder: str, *, revoke: bool = False) -> bool:
