@@ -81,9 +81,11 @@ def notice_values(view: PageView, wording: Wording) -> dict[str, str]:
         values["opens"] = wording.say("opens", wording.phrasing.span(view.retry_after_s))
     if view.state is not PageState.BLOCKED and view.state not in _HOPELESS:
         values["retry"] = "1"
-    data = {"state": view.state, "go": local_address(view.continue_url)}
+    if view.state is PageState.COOKIES:
+        values["elsewhere"] = "1"
+    data = {"state": view.state, "go": local_address(view.continue_url), "unsafe": view.unsafe}
     if view.state in RETRYING:
-        data["retry"] = str(wait)
+        data["retry"] = wait
     values["data"] = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return values
 
@@ -176,5 +178,6 @@ def _data(view: PageView) -> str:
         "status": view.status_url,
         "beacon": view.beacon_url,
         "go": local_address(view.continue_url),
+        "unsafe": view.unsafe,
     }
     return json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")

@@ -68,7 +68,15 @@ const headline = () => {
 const say = (text) => { if (text !== said) { said = text; put($("say"), text); } saidAt = Date.now(); };
 const alertOnce = (text) => put($("alert"), text);
 
-const go = (url) => { going = true; clearTimeout(timer); clearInterval(tick); location.replace(url || d.go); };
+// An address with a fragment must be reloaded: replacing it by itself would only scroll.
+const go = (url) => {
+  going = true;
+  clearTimeout(timer);
+  clearInterval(tick);
+  if (url || d.unsafe || !location.hash) return location.replace(url || d.go);
+  const [here] = location.href.split("#");
+  if (new URL(d.go, here).href === here) location.reload(); else location.replace(d.go + location.hash);
+};
 const local = (url) => typeof url === "string" && /^\/(?![\/\\])/.test(url);
 const ms = (t) => (typeof t === "number" ? t : Date.parse(t));
 
@@ -80,9 +88,7 @@ const checkAge = (now) => {
   const key = "corvus-fresh", last = make(() => +sessionStorage.getItem(key), Date.now());
   if (Date.now() - last < 300000) { note(w.say_stale); return false; }
   make(() => sessionStorage.setItem(key, String(Date.now())), 0);
-  const url = new URL(d.go, location.href);
-  url.searchParams.set("__wr", "t" + Date.now());
-  go(url.href);
+  go(d.go + (d.go.includes("?") ? "&" : "?") + "__wr=t" + Date.now());
   return true;
 };
 
@@ -105,16 +111,17 @@ const ask = () => {
   const stop = new AbortController(), late = setTimeout(() => stop.abort(), 20000);
   const url = d.status + (d.status.includes("?") ? "&" : "?") + "shown=" + shown;
   fetch(url, { credentials: "same-origin", cache: "no-store", headers: { Accept: "application/json" }, signal: stop.signal })
-    .then((r) => r.json().catch(() => ({})).then((j) => { busy = false; answer(r.status, j); }))
+    .then((r) => r.json().catch(() => ({})).then((j) => { busy = false; answer(r.status, j, +r.headers.get("Retry-After") || 0); }))
     .catch(() => { busy = false; trouble(w.say_offline); })
     .finally(() => clearTimeout(late));
 };
 
-const answer = (code, j) => {
+const answer = (code, j, rest) => {
   if (going || checkAge(ms(j.server_time))) return;
   const s = j.state;
-  if (code === 429 && !LINE.includes(s) && s !== "granted" && !j.error && s !== "banned") return trouble("", j.retry_after || 10);
-  if (!s && !j.error || s === "busy" || s === "store_down") return trouble(w.say_offline, j.retry_after);
+  if (code === 429 && !LINE.includes(s) && s !== "granted" && !j.error && s !== "banned") return trouble("", rest || 10);
+  if (s === "busy" || s === "store_down") return trouble(w.say_busy, rest);
+  if (!s && !j.error) return trouble(w.say_offline, rest);
   if (errors) { errors = 0; note(""); }
   if (j.poll_after > 0) poll = j.poll_after;
   if (LINE.includes(s)) { enterLine(s); line(j); again(poll); }

@@ -121,6 +121,27 @@ def test_wr_75c_entry_is_automatic_soon_after_the_turn(seen: Visit, server: Page
     assert server.paths("beacon") == []
 
 
+def test_entry_keeps_the_fragment_of_the_address(seen: Visit, server: PageServer) -> None:
+    server.view = waiting_view(continue_url="/inside?x=1")
+    server.answer = (200, status("granted", claim_s=60))
+    seen.open("/shop#/seat/7")
+    seen.page.clock.run_for(3000)
+    seen.settle()
+    seen.page.clock.run_for(5000)
+    expect(seen.page.locator("h1")).to_have_text("Inside")
+    assert seen.page.url.endswith("/inside?x=1#/seat/7")
+
+
+def test_entry_at_an_address_with_a_fragment_really_loads(seen: Visit, server: PageServer) -> None:
+    server.answer = (200, status("granted", claim_s=60))
+    seen.open("/shop?item=1#/seat/7")
+    seen.page.clock.run_for(3000)
+    seen.settle()
+    loads = len(server.paths("/shop"))
+    seen.page.clock.run_for(5000)
+    until(lambda: len(server.paths("/shop")) == loads + 1)
+
+
 def test_wr_75c_entry_waits_ten_seconds_for_somebody_who_uses_the_page(
     seen: Visit, server: PageServer
 ) -> None:
@@ -245,8 +266,14 @@ def test_errors_are_told_and_polls_back_off_to_a_minute(seen: Visit, server: Pag
     polls = len(server.paths("status"))
     assert 5 <= polls <= 11
     expect(seen.page.locator("#net")).to_have_text(
+        "We could not look up your place just now. If you have one, it is kept."
+    )
+    server.answer = (502, {})
+    seen.advance(70, step=2)
+    expect(seen.page.locator("#net")).to_have_text(
         "No connection at the moment. We keep trying; you need not reload."
     )
+    polls = len(server.paths("status"))
     expect(seen.page.locator("[data-c=position]")).to_have_text("1,234")
     seen.advance(130, step=2)
     assert 2 <= len(server.paths("status")) - polls <= 3
@@ -256,10 +283,12 @@ def test_errors_are_told_and_polls_back_off_to_a_minute(seen: Visit, server: Pag
 
 
 def test_asked_too_often_slows_down_without_a_word(seen: Visit, server: PageServer) -> None:
-    server.answer = (429, {"state": "limited", "retry_after": 20})
+    server.answer = (429, {"state": "limited"})
+    server.retry_after = 20
     seen.open()
     seen.advance(19)
     assert len(server.paths("status")) == 1
+    server.retry_after = 0
     expect(seen.page.locator("#net")).to_be_hidden()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -76,7 +76,7 @@ class PageServer:
     answer: tuple[int, dict[str, Any]] = field(default_factory=lambda: (200, status()))
     posted: dict[str, dict[str, Any]] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
-    serve: Callable[[], bytes] | None = None
+    retry_after: int = 0
 
     def paths(self, word: str) -> list[str]:
         """Give the requests whose path contains a word, in order."""
@@ -96,9 +96,8 @@ def _handler(server: PageServer) -> type[BaseHTTPRequestHandler]:
                 self._send(200, b"<!doctype html><title>Inside</title><h1>Inside</h1>", [])
             else:
                 page = server.bundle.render(server.view, server.language)
-                body_bytes = server.serve() if server.serve else page.body
                 headers = [(n.decode(), v.decode()) for n, v in page.headers]
-                self._send(200, body_bytes, headers)
+                self._send(200, page.body, headers)
 
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
@@ -112,6 +111,8 @@ def _handler(server: PageServer) -> type[BaseHTTPRequestHandler]:
 
         def _json(self, code: int, body: dict[str, Any]) -> None:
             headers = [("Content-Type", "application/json"), ("Cache-Control", "no-store, private")]
+            if server.retry_after:
+                headers.append(("Retry-After", str(server.retry_after)))
             self._send(code, json.dumps(body).encode(), headers)
 
         def _send(self, code: int, body: bytes, headers: list[tuple[str, str]]) -> None:
