@@ -48,6 +48,10 @@ def loopback_of(listener: socket.socket) -> tuple[str, int]:
 def _resolve(host: str) -> tuple[socket.AddressFamily, str]:
     if not host:
         return (socket.AF_INET6, "::") if _has_ipv6() else (socket.AF_INET, "0.0.0.0")  # noqa: S104
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise socket.gaierror(socket.EAI_NONAME, "no such host") from None
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # A name with both families is most useful by its IPv4 address: that is what tools try first.
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)

@@ -135,12 +135,13 @@ async def supervise(plan: Plan, voice: Voice) -> int:
     """Run a plan under SIGTERM, SIGINT and SIGHUP; give the exit status."""
     supervisor = Supervisor(plan, voice)
     loop = asyncio.get_running_loop()
-    for number in SIGNALS:
+    heeded = [n for n in SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]  # nohup means it
+    for number in heeded:
         loop.add_signal_handler(number, supervisor.stop)
     try:
         return await supervisor.run()
     finally:
-        for number in SIGNALS:  # everything has stopped: one more must not spoil the exit status
+        for number in heeded:  # everything has stopped: one more must not spoil the exit status
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
 
