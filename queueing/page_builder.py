@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from babel import Locale
 from django.conf import settings
 from django.template import Context, Engine
 from django.utils.translation import override
+from django.utils.translation.reloader import translation_file_changed
 
 from queueing import page_words
 from queueing.catalogues import LOCALE, ensure_catalogues
@@ -48,7 +50,8 @@ def build_bundle(languages: Iterable[str] = LANGUAGES) -> bytes:
     """
     if LOCALE not in {Path(p).resolve() for p in settings.LOCALE_PATHS}:
         raise PageBuildError(f"LOCALE_PATHS must hold {LOCALE}: the pages' words are there.")
-    ensure_catalogues()
+    ensure_catalogues(LOCALE)
+    _read_anew(tuple((str(p), p.stat().st_mtime_ns) for p in sorted(LOCALE.rglob("*.mo"))))
     codes = tuple(languages)
     css = squeeze_css((TEMPLATES / "waiting/page.css").read_text("utf-8"))
     js = squeeze_js((TEMPLATES / "waiting/page.js").read_text("utf-8"))
@@ -62,6 +65,14 @@ def build_bundle(languages: Iterable[str] = LANGUAGES) -> bytes:
         "languages": {code: _language(code, names) for code in codes},
     }
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@lru_cache(maxsize=1)
+def _read_anew(stamps: tuple[tuple[str, int], ...]) -> None:
+    # Django keeps what it found when it first used a language, also that there was no catalogue.
+    # Whoever compiled since (this process or another), the words must be read again.
+    for path, _ in stamps[:1]:
+        translation_file_changed(sender=None, file_path=Path(path))
 
 
 def csp_hash(text: str) -> str:

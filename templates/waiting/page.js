@@ -113,7 +113,7 @@ const ask = () => {
   fetch(url, { credentials: "same-origin", cache: "no-store", headers: { Accept: "application/json" }, signal: stop.signal })
     .then((r) => r.json().catch(() => ({})).then((j) => { busy = false; answer(r.status, j, +r.headers.get("Retry-After") || 0); }))
     .catch(() => { busy = false; trouble(w.say_offline); })
-    .finally(() => clearTimeout(late));
+    .then(() => clearTimeout(late));
 };
 
 const answer = (code, j, rest) => {

@@ -10,12 +10,14 @@ import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from babel.messages.extract import extract_from_file
 from babel.messages.pofile import read_po
+from django.utils.translation import gettext, override
 
-from queueing import page_words
+from queueing import page_builder, page_words
 from queueing.catalogues import LOCALE, ensure_catalogues
 from queueing.page_builder import LANGUAGES, PageBuildError, build_bundle
 from queueing.pages import PageBundle, PageState
@@ -68,8 +70,8 @@ def test_the_same_sources_give_the_same_bytes_and_a_small_bundle() -> None:
     assert json.loads(raw)["css"].count("color-scheme") >= 1
 
 
-def test_without_the_catalogues_folder_in_the_settings_the_error_names_it(settings: object) -> None:
-    settings.LOCALE_PATHS = []  # type: ignore[attr-defined]
+def test_without_the_catalogues_folder_in_the_settings_the_error_names_it(settings: Any) -> None:
+    settings.LOCALE_PATHS = []
     with pytest.raises(PageBuildError, match="LOCALE_PATHS must hold"):
         build_bundle()
 
@@ -84,6 +86,18 @@ def test_catalogues_are_compiled_when_missing_or_older_and_else_left_alone(tmp_p
     os.utime(source, (later, later))
     assert ensure_catalogues(tmp_path / "locale") == [source.with_suffix(".mo")]
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_words_compiled_after_django_first_looked_are_still_found(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(LOCALE, tmp_path / "locale", ignore=shutil.ignore_patterns("*.mo"))
+    settings.LOCALE_PATHS = [tmp_path / "locale"]
+    monkeypatch.setattr(page_builder, "LOCALE", tmp_path / "locale")
+    with override("de"):
+        assert gettext("You are in line") == "You are in line"
+    document = json.loads(build_bundle(["de"]))
+    assert document["languages"]["de"]["states"]["waiting"][1] == "Sie stehen in der Schlange"
 
 
 class Texts(HTMLParser):
