@@ -82,7 +82,6 @@ TEMPLATES = [
 DATABASES = {"default": backends.database(CORVUS.value("DATABASE_URL"), DATA_DIR)}
 
 CACHES = {"default": backends.cache(STORE_URL)}
-DJANGO_REDIS_LOG_IGNORED_EXCEPTIONS = True
 SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
 CHANNEL_LAYERS = {"default": backends.channel_layer(STORE_URL)}
 

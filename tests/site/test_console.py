@@ -134,3 +134,22 @@ def test_a_fault_shows_a_page_and_no_inside(client: Client, settings: Any) -> No
     page = response.content.decode()
     assert "Something went wrong" in page
     assert "secret detail" not in page
+
+
+async def test_a_websocket_that_no_page_opens_is_closed() -> None:
+    from channels.testing import WebsocketCommunicator
+
+    from corvus_site.asgi import application
+
+    for origin in (b"http://localhost", b"http://evil.example"):
+        headers = [(b"host", b"localhost"), (b"origin", origin)]
+        connected, _ = await WebsocketCommunicator(application, "/live", headers).connect()
+        assert not connected
+
+
+def test_a_forged_form_is_told_that_nothing_was_changed() -> None:
+    User.objects.create_superuser("ada", password="x")
+    client = Client(enforce_csrf_checks=True)
+    response = client.post("/admin/login/", {"username": "ada", "password": "x"})
+    assert response.status_code == 403
+    assert "Nothing was changed" in response.content.decode()
