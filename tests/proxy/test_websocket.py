@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from wsproto.connection import Connection, ConnectionType
 from wsproto.events import CloseConnection, Event, Message, Ping, Pong, TextMessage
-from wsproto.utilities import generate_accept_token
 
 from proxy.gateway.headers import CorvusHeaders, Sender, origin_head
 from proxy.gateway.upstream import UpstreamClient
@@ -21,6 +19,7 @@ from proxy.gateway.upstream_errors import (
 from proxy.gateway.upstream_messages import Headers, Origin
 from proxy.gateway.websocket import Relayed, StopSignal, relay
 from tests.support.asgi_driver import Conversation, websocket_scope
+from tests.support.origin_socket import OriginSocket, accept_token, accept_websocket
 from tests.support.raw_origin import OriginConnection, RawOrigin
 
 CONNECT = {"type": "websocket.connect"}
@@ -60,57 +59,16 @@ def gateway(
     return app
 
 
-class OriginSocket:
-    """The origin's end of an open WebSocket."""
-
-    def __init__(self, connection: OriginConnection) -> None:
-        self.raw = connection
-        self.frames = Connection(ConnectionType.SERVER)
-        self._events: list[Event] = []
-
-    async def say(self, event: Event) -> None:
-        await self.raw.send(bytes(self.frames.send(event)))
-
-    async def hears(self) -> Event:
-        while not self._events:
-            data = await self.raw.reader.read(65_536)
-            self.frames.receive_data(data or None)
-            self._events += self.frames.events()
-        return self._events.pop(0)
-
-    async def hears_message(self) -> str | bytes:
-        whole = b""
-        while True:
-            event = await self.hears()
-            assert isinstance(event, Message), event
-            text = isinstance(event, TextMessage)
-            whole += event.data.encode() if text else event.data
-            if event.message_finished:
-                return whole.decode() if text else whole
-
-
 Talk = Callable[[OriginSocket], Awaitable[None]]
 
 
-def accepting(talk: Talk, lines: bytes = b"", expected: Iterable[bytes] = ()) -> Any:
+def accepting(talk: Talk, lines: bytes = b"") -> Any:
     """Accept the handshake, then talk."""
 
     async def handle(connection: OriginConnection) -> None:
-        head = await connection.head()
-        for line in expected:
-            assert b"\r\n" + line + b"\r\n" in head, head
-        await connection.send(
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Accept: " + accept_token(head) + b"\r\n" + lines + b"\r\n"
-        )
-        await talk(OriginSocket(connection))
+        await talk(await accept_websocket(connection, lines))
 
     return handle
-
-
-def accept_token(head: bytes) -> bytes:
-    key = head.lower().index(b"sec-websocket-key: ") + 19
-    return generate_accept_token(head[key : head.index(b"\r\n", key)])
 
 
 async def echo(socket: OriginSocket) -> None:
