@@ -114,7 +114,7 @@ def load(raw: bytes) -> Snapshot:
         )
     except SnapshotError:
         raise
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SnapshotError(f"the document is not a snapshot: {error!r}") from error
     _check(snapshot)
     return snapshot

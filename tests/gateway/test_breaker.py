@@ -1,0 +1,61 @@
+"""One memory of an outage for all processes of a machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from proxy.gateway import breaker
+from proxy.gateway.breaker import Breaker
+
+
+def test_one_process_trips_it_for_all(tmp_path: Path) -> None:
+    first = Breaker(tmp_path)
+    assert not first.is_open
+    code = (
+        "import sys, pathlib; from proxy.gateway.breaker import Breaker;"
+        "Breaker(pathlib.Path(sys.argv[1])).trip()"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
+    assert first.is_open
+    assert first.open_for_s is not None
+    assert 0 <= first.open_for_s < 30
+    assert first.outages == 1
+    Breaker(tmp_path).close()
+    assert not first.is_open
+    assert first.open_for_s is None
+
+
+def test_one_trial_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = Breaker(tmp_path), Breaker(tmp_path)
+    assert one.may_try(), "nothing is wrong"
+    one.trip()
+    assert not one.may_try()
+    assert not two.may_try()
+    later = time.monotonic() + breaker.PAUSE_S + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert two.may_try()
+    assert not one.may_try()
+    two.trip()
+    assert one.outages == 1, "still the same outage"
+
+
+def test_outage_entries_are_bounded_over_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes = [Breaker(tmp_path), Breaker(tmp_path)]
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    taken = []
+    for number in range(4000):
+        clock[0] = 1000 + number / 1000
+        if processes[number % 2].take_outage_entry(10):
+            taken.append(clock[0])
+    assert 38 <= len(taken) <= 41
+    for start in taken:
+        assert len([t for t in taken if start <= t < start + 1]) <= 11
+    assert not processes[0].take_outage_entry(0)

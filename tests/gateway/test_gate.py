@@ -1,0 +1,173 @@
+"""What the gate decides without the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abuse.addresses import ClientFinder, TrustedNetworks
+from proxy.gateway.exchange import Exchange, read_exchange
+from proxy.gateway.gate import (
+    AskStore,
+    CleanUrl,
+    FirstVisit,
+    PassThrough,
+    Revocations,
+    Step,
+    clean_target,
+    clean_url,
+    gate,
+    marked_url,
+    read_cookie,
+)
+from queueing.config import RoomConfig, RoomId, VisitorId
+from queueing.passes import Credential, Keyring, Kind, Reading, Verdict
+
+NOW = 1_800_000_000_000
+ROOM = RoomConfig(id=RoomId("sale"), refresh_ms=15_000)
+KEYS = Keyring(b"a master key of this test", 1)
+SID = VisitorId("abcdefghijklmnop")
+CLIENTS = ClientFinder(TrustedNetworks(["127.0.0.1/32"]))
+
+
+def ask(target: str = "/", method: str = "GET", **headers: str) -> Exchange:
+    lines = [(k.replace("_", "-").encode(), v.encode("latin-1")) for k, v in headers.items()]
+    path, _, query = target.partition("?")
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": method,
+        "scheme": "http",
+        "raw_path": path.encode("latin-1"),
+        "path": path,
+        "query_string": query.encode("latin-1"),
+        "headers": [(b"host", b"shop.example"), *lines],
+        "client": ("198.51.100.7", 1),
+    }
+    return read_exchange(scope, CLIENTS, "id")
+
+
+def credential(kind: Kind = Kind.ADMITTED, age: int = 0, life: int = 300_000, **more: Any) -> Any:
+    issued = NOW - age
+    return Credential(kind=kind, room=ROOM.id, sid=SID, iat_ms=issued, exp_ms=issued + life, **more)
+
+
+def step(
+    exchange: Exchange,
+    held: Credential | None,
+    *,
+    network: str = "",
+    revoked: Revocations | None = None,
+    outage_since_ms: int | None = None,
+) -> Step:
+    reading = Reading(Verdict.VALID, held, True) if held else Reading(Verdict.MISSING)
+    return gate(
+        exchange,
+        ROOM,
+        reading,
+        now_ms=NOW,
+        network=network,
+        revoked=revoked or Revocations(),
+        outage_since_ms=outage_since_ms,
+    )
+
+
+PAGE = {"accept": "text/html"}
+
+
+def test_a_fresh_pass_needs_no_store() -> None:
+    assert isinstance(step(ask(), credential(age=14_999)), PassThrough)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        credential(age=15_000),
+        credential(age=5_000, life=4_000),
+        credential(Kind.OUTAGE),
+        credential(Kind.QUEUED),
+    ],
+)
+def test_anything_else_asks_the_store(held: Credential) -> None:
+    assert step(ask(), held) == AskStore(held)
+
+
+def test_what_was_revoked_or_reset_asks_the_store() -> None:
+    held = credential(age=1_000)
+    for revoked in (Revocations(NOW - 1_000), Revocations(0, {SID: NOW - 1_000})):
+        assert isinstance(step(ask(), held, revoked=revoked), AskStore)
+        assert isinstance(step(ask(), held, revoked=revoked, outage_since_ms=NOW), AskStore)
+    for older in (Revocations(NOW - 1_001), Revocations(0, {SID: NOW - 1_001})):
+        assert isinstance(step(ask(), held, revoked=older), PassThrough)
+
+
+def test_another_network_asks_the_store_also_in_an_outage() -> None:
+    held = credential(network="home42")
+    assert isinstance(step(ask(), held, network="home42"), PassThrough)
+    assert isinstance(step(ask(), held, network="mobile"), AskStore)
+    assert isinstance(step(ask(), held, network="mobile", outage_since_ms=NOW), AskStore)
+
+
+def test_in_an_outage_a_pass_that_was_valid_when_it_began_stays_valid() -> None:
+    long_ago = credential(age=400_000, life=300_000)
+    assert isinstance(step(ask(), long_ago, outage_since_ms=NOW - 100_001), PassThrough)
+    assert isinstance(step(ask(), long_ago, outage_since_ms=NOW - 99_999), AskStore)
+    assert isinstance(step(ask(), credential(Kind.OUTAGE), outage_since_ms=NOW), PassThrough)
+    assert isinstance(step(ask(), credential(Kind.QUEUED), outage_since_ms=NOW), AskStore)
+
+
+def test_first_visits() -> None:
+    assert step(ask(**PAGE), None) is FirstVisit.REDIRECT
+    assert step(ask("/?a=1&__wr=1", **PAGE), None) is FirstVisit.COOKIES_NEEDED
+    assert step(ask(), None) is FirstVisit.NO_TICKET
+    assert step(ask(method="POST", **PAGE), None) is FirstVisit.NO_TICKET
+    assert step(ask(method="HEAD", **PAGE), None) is FirstVisit.REDIRECT
+
+
+def test_the_mark_is_taken_off_once_the_cookie_works() -> None:
+    found = step(ask("/a?x=%2F&__wr=1&y", **PAGE), credential(Kind.QUEUED))
+    assert found == CleanUrl("http://shop.example/a?x=%2F&y")
+    unsafe = step(ask("/a?__wr=1", method="POST", **PAGE), credential())
+    assert isinstance(unsafe, PassThrough), "an unsafe method is never redirected"
+
+
+@given(
+    st.lists(
+        st.text(
+            st.characters(codec="ascii", exclude_characters="&#? \t\r\n", exclude_categories=["Cc"])
+        ).filter(lambda part: not part.startswith("__wr=")),
+        max_size=4,
+    )
+)
+def test_marking_and_cleaning_leave_every_byte(parts: list[str]) -> None:
+    query = "&".join(parts)
+    target = f"/a%2Fb?{query}" if query else "/a%2Fb"
+    marked = marked_url(ask(target))
+    assert marked.startswith("http://shop.example/a%2Fb?")
+    back = ask(marked.removeprefix("http://shop.example"))
+    assert clean_url(back) == f"http://shop.example{target}"
+    assert clean_target(back).decode() == target
+
+
+def test_a_stale_twin_of_the_cookie_does_not_hide_the_good_one() -> None:
+    good = KEYS.sign(credential())
+    for jar in (f"corvus_sale=old; corvus_sale={good}", f"x=corvus_sale=1;corvus_sale={good}"):
+        reading = read_cookie(ask(cookie=jar), ROOM, KEYS)
+        assert reading.verdict is Verdict.VALID
+    assert read_cookie(ask(cookie=f"xcorvus_sale={good}"), ROOM, KEYS).verdict is Verdict.MISSING
+
+
+def test_whose_word_counts_for_scheme_and_address() -> None:
+    claims = {"x_forwarded_proto": "https", "x_forwarded_for": "203.0.113.9"}
+    stranger = ask(**claims)
+    assert (stranger.scheme, stranger.client.address) == ("http", "198.51.100.7")
+    scope: dict[str, Any] = {
+        "type": "http",
+        "path": "/",
+        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in claims.items()],
+        "client": ("127.0.0.1", 1),
+    }
+    proxied = read_exchange(scope, CLIENTS, "id")
+    assert (proxied.scheme, proxied.client.address) == ("https", "203.0.113.9")
