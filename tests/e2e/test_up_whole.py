@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import stat
 import threading
 from pathlib import Path
@@ -13,8 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from corvus_site.console_certificate import ensure_certificate
 from tests.e2e.conftest import StartProduct
-from tests.support.product import Product
+from tests.support.product import NAVIGATION, Product
 from tests.support.running import Running, eventually
 
 
@@ -154,6 +156,24 @@ def test_a_console_beyond_loopback_is_https_with_a_certificate_of_its_own(
     again = Product(product.data_dir, {"CORVUS_CONSOLE_LISTEN": "0.0.0.0:0"})
     again.end()
     assert certificate.read_bytes() == first
+
+
+def test_visitors_come_by_https_where_a_certificate_is_given(
+    start_product: StartProduct, tmp_path: Path
+) -> None:
+    files = ensure_certificate(tmp_path, "localhost")
+    product = start_product(
+        CORVUS_LISTEN_TLS="127.0.0.1:0",
+        CORVUS_TLS_CERT=str(files.certificate),
+        CORVUS_TLS_KEY=str(files.key),
+    )
+    address = product.running.line(r"^\s+(https://\S+)/$")[1]
+    trust = ssl.create_default_context(cafile=str(files.certificate))
+    with httpx.Client(headers=NAVIGATION, follow_redirects=True, verify=trust) as visitor:
+        page = visitor.get(address)
+        assert "Night Herons" in page.text
+        own = [c for c in visitor.cookies.jar if c.name == "corvus_main"]
+        assert [cookie.secure for cookie in own] == [True]
 
 
 def test_json_logs_are_one_object_a_line_whoever_writes_them(tmp_path: Path) -> None:
