@@ -5,6 +5,7 @@ publishes.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import replace
 
 from proxy.effective import Effective
@@ -14,10 +15,20 @@ from queueing import queries as rooms
 from queueing.config import RoomId
 
 
-def compile_snapshot(*, effective: Effective, key_generation: int, pages: str) -> Snapshot:
-    """Give the whole configuration, not numbered yet. `pages` is the digest of the page bundle."""
+def compile_snapshot(
+    *,
+    effective: Effective,
+    key_generation: int,
+    pages: str,
+    own_pages: Collection[str] = (),
+) -> Snapshot:
+    """Give the whole configuration, not numbered yet.
+
+    `pages` is the digest of the page bundle; a room whose own page is not among `own_pages` shows
+    the built-in one.
+    """
     hosts = ProxyHost.objects.prefetch_related("names", "bindings").order_by("id")
-    configs = rooms.room_configs()
+    configs = [c if c.page in own_pages else replace(c, page="") for c in rooms.room_configs()]
     return Snapshot(
         key_generation=key_generation,
         pages=pages,

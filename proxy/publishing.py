@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from proxy import queries, store
 from proxy.compile import compile_snapshot, fingerprint
-from proxy.gateway.snapshot import Snapshot, SnapshotError, load
+from proxy.gateway.snapshot import Snapshot, SnapshotError, load, page_digests
 from proxy.models import ConfigVersion, PageBundle
 from queueing.page_builder import build_bundle
 from queueing.page_check import compile_template
@@ -65,7 +65,8 @@ def _compile() -> Snapshot:
     return compile_snapshot(
         effective=queries.effective(),
         key_generation=queries.key_generation(),
-        pages=_keep_pages(),
+        pages=_keep_bundle(),
+        own_pages=_keep_own_pages(),
     )
 
 
@@ -82,22 +83,26 @@ def _built() -> bytes:
     return build_bundle()
 
 
-def _keep_pages() -> str:
-    """Keep the page bundle of this release and the operators' own pages; give the bundle's digest.
-
-    A digest changes only when a page does.
-    """
+def _keep_bundle() -> str:
+    """Keep this release's page bundle; give its digest, which changes only when a page does."""
     content = _built()
     digest = hashlib.sha256(content).hexdigest()[:16]
     PageBundle.objects.get_or_create(digest=digest, defaults={"content": content})
-    for own, html in own_pages().items():
+    return digest
+
+
+def _keep_own_pages() -> frozenset[str]:
+    """Keep the operators' own pages in their compiled form; give the digests of those of use."""
+    usable: set[str] = set()
+    for digest, html in own_pages().items():
         try:
             compiled = json.dumps(compile_template(html), ensure_ascii=False).encode()
         except ValueError as error:  # checked on upload; an older release checked less
-            _log.error("own waiting page is not used", page=own, error=str(error))
-        else:
-            PageBundle.objects.get_or_create(digest=own, defaults={"content": compiled})
-    return digest
+            _log.error("own waiting page is not used", page=digest, error=str(error))
+            continue
+        PageBundle.objects.update_or_create(digest=digest, defaults={"content": compiled})
+        usable.add(digest)
+    return frozenset(usable)
 
 
 def _record(snapshot: Snapshot, number: int, author: str, note: str) -> ConfigVersion:
@@ -133,7 +138,7 @@ def deliver(version: ConfigVersion) -> bool:
     client = store_client()
     _configure_rooms(lost=version.delivered_at is not None and store.held(client) is None)
     document = version.document.encode()
-    wanted = store.page_digests(load(document))
+    wanted = page_digests(load(document))
     bundles = PageBundle.objects.filter(digest__in=wanted)
     done = store.deliver(
         client,
@@ -196,6 +201,6 @@ def prune_versions(*, keep: int = 100) -> int:
     deleted, _ = ConfigVersion.objects.filter(number__lt=oldest).delete()
     named: set[str] = set()
     for document in ConfigVersion.objects.values_list("document", flat=True):
-        named |= store.page_digests(load(document.encode()))
+        named |= page_digests(load(document.encode()))
     PageBundle.objects.exclude(digest__in=named).delete()
     return deleted

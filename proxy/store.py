@@ -15,9 +15,9 @@ import redis
 from proxy.gateway.snapshot import (
     SNAPSHOT_KEY,
     VERSION_KEY,
-    Snapshot,
     SnapshotError,
     load,
+    page_digests,
     pages_key,
 )
 
@@ -69,11 +69,6 @@ def deliver(client: Any, *, number: int, document: bytes, pages: Mapping[str, by
             except redis.WatchError:
                 continue  # another console was quicker: look again
             return True
-
-
-def page_digests(snapshot: Snapshot) -> set[str]:
-    """Name every page that a configuration needs."""
-    return {snapshot.pages, *(room.page for room in snapshot.rooms.values() if room.page)}
 
 
 def _pages_of(document: bytes | None) -> set[str]:
