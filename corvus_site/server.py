@@ -259,25 +259,32 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tls-cert", type=Path)
     parser.add_argument("--tls-key", type=Path)
     parser.add_argument("--listen", action="append", default=[], metavar="HOST:PORT")
+    parser.add_argument("--tls-listen", action="append", default=[], metavar="HOST:PORT")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     try:
-        own = [own_socket(*_host_port(text)) for text in given.listen]
         options = ServerOptions(
-            sockets=(*(socket.socket(fileno=number) for number in given.fd), *own),
-            tls_sockets=tuple(socket.socket(fileno=number) for number in given.tls_fd),
+            sockets=_sockets(given.fd, given.listen),
+            tls_sockets=_sockets(given.tls_fd, given.tls_listen),
             tls_certificate=given.tls_cert,
             tls_key=given.tls_key,
             limits=ServerLimits.from_environment(os.environ),
         )
         if not options.sockets + options.tls_sockets:
-            raise ValueError("--fd, --tls-fd or --listen is needed")
+            raise ValueError("--fd, --listen, --tls-fd or --tls-listen is needed")
         if options.tls_sockets and not (options.tls_certificate and options.tls_key):
-            raise ValueError("--tls-fd needs --tls-cert and --tls-key")
+            raise ValueError("TLS needs --tls-cert and --tls-key")
         run(application_from(given.app), options)
     except (OSError, ValueError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     return 0
+
+
+def _sockets(inherited: list[int], own: list[str]) -> tuple[socket.socket, ...]:
+    return (
+        *(socket.socket(fileno=number) for number in inherited),
+        *(own_socket(*_host_port(text)) for text in own),
+    )
 
 
 def _host_port(text: str) -> tuple[str, int]:

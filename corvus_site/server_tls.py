@@ -22,13 +22,16 @@ READ_BYTES: Final = 64 * 1024
 
 
 def tls_context(certificate: Path, key: Path, protocols: list[str]) -> ssl.SSLContext:
-    """Build a server context: TLS 1.2 or newer, ALPN. Raises OSError (ssl.SSLError is one)."""
+    """Build a server context: TLS 1.2 or newer, ALPN. Raises OSError naming the files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_alpn_protocols(protocols)
-    context.load_cert_chain(certificate, key)
+    try:
+        context.load_cert_chain(certificate, key)
+    except OSError as error:  # ssl.SSLError is one
+        raise OSError(f"the certificate {certificate} or its key {key}: {error}") from error
     return context
 
 

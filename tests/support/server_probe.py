@@ -24,10 +24,13 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     """Answer by the path's first part; every exchange notes in LOG how it began and ended."""
     name = scope["path"].split("/")[1].replace("-", "_")
     note = scope["path"]
-    if not note.startswith(("/log", "/open")):
-        LOG.append(f"begin {note}")
+    act = globals()[f"_{scope['type']}_{name}"]
+    if name in ("log", "open"):
+        await act(scope, receive, send)
+        return
+    LOG.append(f"begin {note}")
     try:
-        await globals()[f"_{scope['type']}_{name}"](scope, receive, send)
+        await act(scope, receive, send)
     except asyncio.CancelledError:
         LOG.append(f"cancelled {note}")
         raise
