@@ -14,6 +14,7 @@ from django.db.models import F, Q
 
 from queueing.config import BOUNDS, InsideNow, Mode, OnOutage, RoomConfig, RoomId, Unit, problems
 from queueing.fields import DurationField
+from queueing.pages.bundle import FORMAT
 
 SHORT_MODES = {
     Mode.OPEN: "Open",
@@ -248,8 +249,10 @@ class Room(models.Model):
 
     @property
     def page_digest(self) -> str:
-        """Name the operator's own page by its content; empty when there is none."""
-        return hashlib.sha256(self.page_html.encode()).hexdigest()[:16] if self.page_html else ""
+        """Name the operator's own page by content and compiled form; empty when there is none."""
+        if not self.page_html:
+            return ""
+        return hashlib.sha256(f"{FORMAT}\n{self.page_html}".encode()).hexdigest()[:16]
 
     def to_config(self) -> RoomConfig:
         """Give the plain data that script and gateway know the room by."""
