@@ -94,6 +94,7 @@ class UpstreamClient:
         self._pools: dict[tuple[str, str, int, bool], Pool] = {}
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._sweeper: asyncio.TimerHandle | None = None
+        self._overdue: dict[Connection, float] = {}
         self._closed = False
 
     async def request(
@@ -271,16 +272,23 @@ class UpstreamClient:
 
     def _sweep(self) -> None:
         self._sweeper = None
+        overdue: dict[Connection, float] = {}
         now = asyncio.get_running_loop().time()
         for key, pool in list(self._pools.items()):
             for connection in list(pool.open):
                 if connection.deadline < now:
-                    connection.abort(OriginTimeout("the origin did not answer in time"))
+                    # Seen twice before it counts: after a stall of this process the answer may
+                    # lie in the socket already.
+                    if self._overdue.get(connection) == connection.deadline:
+                        connection.abort(OriginTimeout("the origin did not answer in time"))
+                    else:
+                        overdue[connection] = connection.deadline
             oldest = now - self._limits.idle_s
             for connection in [idle for idle in pool.idle if idle.idle_since < oldest]:
                 connection.close()
             if not pool.size and not pool.waiters:
                 del self._pools[key]
+        self._overdue = overdue
         if self._pools and not self._closed:
             self._start_sweeping()
 

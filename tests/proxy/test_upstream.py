@@ -712,7 +712,7 @@ async def test_an_origin_that_takes_no_body_is_a_timeout(client: UpstreamClient)
 async def test_a_slow_visitor_is_not_the_origins_timeout(client: UpstreamClient) -> None:
     async def slow() -> AsyncIterator[bytes]:
         yield b"1"
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.7)
         yield b"2"
 
     async def handle(connection: OriginConnection) -> None:
@@ -721,7 +721,7 @@ async def test_a_slow_visitor_is_not_the_origins_timeout(client: UpstreamClient)
         await connection.send(OK)
 
     async with RawOrigin(handle) as raw:
-        response = await client.request(raw.origin(response_timeout_s=0.15), post(2), slow())
+        response = await client.request(raw.origin(response_timeout_s=0.3), post(2), slow())
         assert response.status == 200
 
 
@@ -729,11 +729,11 @@ async def test_a_slow_body_is_no_timeout(client: UpstreamClient) -> None:
     async def handle(connection: OriginConnection) -> None:
         await connection.head()
         await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.7)
         await connection.send(b"k")
 
     async with RawOrigin(handle) as raw:
-        response = await client.request(raw.origin(response_timeout_s=0.1), get())
+        response = await client.request(raw.origin(response_timeout_s=0.3), get())
         assert b"".join([part async for part in response.chunks()]) == b"ok"
 
 

@@ -62,7 +62,8 @@ class OriginConnection:
         self.writer.close()
 
     def reset(self) -> None:
-        self.writer.transport.abort()
+        with suppress(AttributeError):  # asyncio's own, where the transport has ended already
+            self.writer.transport.abort()
 
 
 class RawOrigin:
