@@ -32,7 +32,7 @@ local ACTIVE, GRANTED, QUEUE, SEEN, PARKED = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local LANE, VISITOR, INSIDE, SEQ, RATE = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local CONFIG, COUNTERS, EVENTS, JOURNAL, LIMIT = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 
-local SWEEP = 25 -- slots freed in a call; and people parked or forgotten in a call
+local SWEEP = 25 -- slots freed, people parked and people forgotten in a call, together
 local PROMOTE = 25 -- grants in a call
 local DIRECT = 100 -- as few living (or ghosts) as this are looked at one by one
 local GAP_MS = 5000 -- room time stands still in longer gaps
@@ -296,15 +296,15 @@ local function due(key, upto, limit)
 end
 
 local function sweep()
+  local left = SWEEP
   if n.active > 0 then
-    local slots = due(ACTIVE, clock, SWEEP)
+    local slots = due(ACTIVE, clock, left)
     for _, holder in ipairs(slots) do
       vacate(holder, 'expired')
     end
-    more = more or #slots == SWEEP
+    left = left - #slots
   end
-  local left = SWEEP
-  if n.granted > 0 then
+  if left > 0 and n.granted > 0 then
     local lapsed = due(GRANTED, clock, left)
     for _, sid in ipairs(lapsed) do
       lapse(sid)
@@ -347,28 +347,54 @@ local function slots_free()
   return math.max(0, cfg.capacity - n.active - n.granted)
 end
 
-local function rate_wait()
-  return cfg.rate > 0 and wait_for(RATE, cfg.rate, 1000) or 0
+-- How many of `want` admissions the rate allows now: the k-th needs the (rate - k)-th last to be a second old.
+local function rate_allows(want)
+  if cfg.rate == 0 then
+    return want
+  end
+  for k = 1, math.min(want, cfg.rate) do
+    local at = call('LINDEX', RATE, cfg.rate - k)
+    if at and at + 1000 > clock then
+      return k - 1
+    end
+  end
+  return math.min(want, cfg.rate)
 end
 
-local function note_admission()
-  if cfg.rate > 0 then
-    note(RATE, cfg.rate)
+local function note_admissions(number)
+  if cfg.rate > 0 and number > 0 then
+    local times = {}
+    for k = 1, number do
+      times[k] = clock
+    end
+    call('LPUSH', RATE, unpack(times))
+    call('LTRIM', RATE, 0, cfg.rate - 1)
   end
 end
 
-local function grant(sid, reason)
-  local v = record(sid)
-  v.seen, v.told, v.extensions = math.max(v.seen, tonumber(call('ZSCORE', SEEN, sid))), 0, 0
-  call('ZREM', QUEUE, sid)
-  call('ZREM', SEEN, sid)
-  call('ZADD', GRANTED, clock + cfg.grant_ttl_ms, sid)
-  call('HSET', VISITOR, sid, pack(v))
-  n.queue, n.living, n.granted = n.queue - 1, n.living - 1, n.granted + 1
-  note_admission()
-  flow.total = flow.total + 1
-  count('grants')
-  event('granted', sid, v.ticket, reason)
+-- Reserves slots for these living waiters, in this order.
+local function grant(sids, reason)
+  if #sids == 0 then
+    return
+  end
+  local texts, seen = call('HMGET', VISITOR, unpack(sids)), call('ZMSCORE', SEEN, unpack(sids))
+  local records, deadlines = {}, {}
+  for i, sid in ipairs(sids) do
+    local v = unpack_record(texts[i])
+    v.seen, v.told, v.extensions = math.max(v.seen, tonumber(seen[i])), 0, 0
+    records[2 * i - 1], records[2 * i] = sid, pack(v)
+    deadlines[2 * i - 1], deadlines[2 * i] = clock + cfg.grant_ttl_ms, sid
+    n.queue, n.living, n.granted = n.queue - 1, n.living - 1, n.granted + 1
+    event('granted', sid, v.ticket, reason)
+  end
+  call('ZREM', QUEUE, unpack(sids))
+  call('ZREM', SEEN, unpack(sids))
+  call('ZADD', GRANTED, unpack(deadlines))
+  call('HSET', VISITOR, unpack(records))
+  note_admissions(#sids)
+  count('grants', #sids)
+  flow.total = flow.total + #sids
+  save_flow()
 end
 
 -- The first `want` living of the line by ticket, given that some of the line are silent.
@@ -413,22 +439,13 @@ local function first_living(want)
 end
 
 local function promote()
-  local want = math.min(slots_free(), n.living, PROMOTE)
-  if want <= 0 or rate_wait() > 0 then
+  local want = rate_allows(math.min(slots_free(), n.living, PROMOTE))
+  if want <= 0 then
     return
   end
-  local granted = 0
-  for _, sid in ipairs(first_living(want)) do
-    if rate_wait() > 0 then
-      break
-    end
-    grant(sid, 'turn')
-    granted = granted + 1
-  end
-  if granted > 0 then
-    save_flow()
-  end
-  more = more or (granted == PROMOTE and n.living > 0 and slots_free() > 0 and rate_wait() == 0)
+  local sids = first_living(want)
+  grant(sids, 'turn')
+  more = more or (#sids == PROMOTE and n.living > 0 and slots_free() > 0 and rate_allows(1) == 1)
 end
 
 -- The caller -------------------------------------------------------------------------------------------
@@ -564,7 +581,7 @@ local function newcomer(c)
   if retry > 0 then
     return place('limited', { retry = retry })
   end
-  local direct = n.living == 0 and slots_free() > 0 and rate_wait() == 0
+  local direct = n.living == 0 and slots_free() > 0 and rate_allows(1) == 1
   if not direct and queue_is_full() then
     return place('full')
   end
@@ -576,7 +593,7 @@ local function newcomer(c)
     client = c.client, new = true }
   if direct then
     occupy(c.holder, c.sid, v)
-    note_admission()
+    note_admissions(1)
     count('direct')
     event('admitted', c.holder, 0, 'direct')
     return place('active', { joined = now, new = true, ends = slot_end(clock) })
@@ -831,11 +848,10 @@ function ops.promote()
     return 'stopped'
   elseif slots_free() == 0 then
     return 'full'
-  elseif rate_wait() > 0 then
+  elseif rate_allows(1) == 0 then
     return 'rate'
   end
-  grant(sid, 'operator')
-  save_flow()
+  grant({ sid }, 'operator')
   return 'granted'
 end
 
