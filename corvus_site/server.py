@@ -2,7 +2,7 @@
 
 Owns the process around the application: sockets, limits per client, time-outs, draining. Daphne's
 `Server` and `HTTPFactory` are subclassed; the protocols are our own, because a proxy's server must
-stream both ways with back-pressure (`server_http1`, `server_http2`, `server_websocket`, `server_tls`).
+stream both ways (`server_http1`, `server_http2`, `server_websocket`, `server_tls`).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class GatewayFactory(HTTPFactory):  # type: ignore[misc]
 
 
 class GatewayServer(Server):  # type: ignore[misc]
-    """Daphne's server with our protocols, on Daphne's event loop (`run`) or a running one (`start`)."""
+    """Daphne's server with our protocols; `run` uses its event loop, `start` the running one."""
 
     def __init__(self, application: Application, options: ServerOptions) -> None:
         places = [f"fd:{s.fileno()}" for s in options.sockets + options.tls_sockets]
@@ -186,7 +186,7 @@ class GatewayServer(Server):  # type: ignore[misc]
         await self.drain()
 
     async def start(self) -> None:
-        """Listen, on the running loop. Raises OSError (also for a certificate that cannot be read)."""
+        """Listen, on the running loop. Raises OSError, also for a certificate that is none."""
         self._loop = asyncio.get_running_loop()
         options = self.options
         for sock in options.sockets:
@@ -214,15 +214,16 @@ class GatewayServer(Server):  # type: ignore[misc]
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     async def drain(self) -> None:
-        """Stop accepting, let running exchanges end for `drain_s` seconds, then cut what is left."""
+        """Stop accepting, give running exchanges `drain_s` seconds, then cut what is left."""
         self.draining = True
         for server in self._listening:
             server.close()
         for connection in list(self.connections):
             connection.drain()
         end = self.now() + self.limits.drain_s
-        while (self.connections or self.tasks) and self.now() < end:
-            await asyncio.sleep(DRAIN_LOOK_S)  # noqa: ASYNC110 - two sets, one of them of tasks
+        # two sets that many hands empty: looking is simpler than telling
+        while (self.connections or self.tasks) and self.now() < end:  # noqa: ASYNC110
+            await asyncio.sleep(DRAIN_LOOK_S)
         for connection in list(self.connections):
             connection.cut()
         for task in list(self.tasks):

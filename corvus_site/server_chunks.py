@@ -38,7 +38,7 @@ class ChunkedBody:
         self.rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes from the network and give the body's bytes in them. Raises Refused (400, 431)."""
+        """Take bytes from the network, give the body's bytes in them. Raises Refused (400, 431)."""
         if self._held:
             data = self._held + data
             self._held = b""

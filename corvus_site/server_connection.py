@@ -1,7 +1,7 @@
 """What every client connection has, whatever it speaks: transport, flow control, stalls, leaving.
 
-The transport's high-water mark is 0, so that "writing is paused" means "not all has been handed to the
-kernel": one mechanism both bounds the memory and tells when the last byte has gone out.
+The transport's high-water mark is 0, so that "writing is paused" means "not all has been handed to
+the kernel": one mechanism both bounds the memory and tells when the last byte has gone out.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._writable.wake()
 
     async def drained(self) -> None:
-        """Wait until everything written has been handed to the kernel, or the connection is lost."""
+        """Wait until everything written has been handed to the kernel or the connection is lost."""
         while self.write_paused and not self.lost:
             await self._writable.wait()
 
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         return bool(struct.unpack("i", answer)[0])
 
     def _peer_has_left(self) -> bool:
-        """Ask the kernel, since a paused transport does not notice (Linux only; elsewhere False)."""
+        """Ask the kernel, since a paused transport does not notice (on Linux; elsewhere False)."""
         option = getattr(socket, "TCP_INFO", None)
         if option is None or self.client is None:
             return False

@@ -155,7 +155,7 @@ class Exchange:
             self.task.cancel()
 
     async def receive(self) -> Message:
-        """ASGI `receive`: the next part of the body, then `http.disconnect` once the client has gone."""
+        """ASGI `receive`: the next part of the body, then `http.disconnect` at the end."""
         while not (self.gone or self.complete):
             if self._parts or (self.body_done and not self._given):
                 return self._next_part()

@@ -19,9 +19,9 @@ CHUNKED: Final = -1
 _TOKEN = rb"!#$%&'*+\-.^_`|~0-9A-Za-z"
 _REQUEST_LINE = re.compile(rb"([" + _TOKEN + rb"]{1,32}) ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
 _VERSION = re.compile(rb"[" + _TOKEN + rb"]+ [^ ]+ HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n")
-# RFC 9112 5: no blank before the colon, no folding (5.2), no control character but TAB (RFC 9110 5.5).
-# `^` matches only after a line feed and a value holds none, so as many matches as line feeds means
-# that every line is one whole field.
+# RFC 9112 5: no blank before the colon, no folding (5.2), no control character but TAB (RFC 9110
+# 5.5). `^` matches only after a line feed and a value holds none, so as many matches as line feeds
+# means that every line is one whole field.
 FIELD_LINE = re.compile(rb"^([" + _TOKEN + rb"]+):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n", re.MULTILINE)
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z._~-]{1,255})(?::[0-9]{1,5})?")
 _LENGTH = re.compile(rb"[0-9]{1,15}")

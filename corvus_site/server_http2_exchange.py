@@ -30,7 +30,7 @@ Fields = list[tuple[bytes, bytes]]
 
 
 class Http2Exchange(Exchange):
-    """A request that came on a stream; `head` is None when it was refused before any application."""
+    """A request that came on a stream; `head` is None when no application may see it."""
 
     __slots__ = (
         "_blocked_since",

@@ -1,7 +1,7 @@
 """Read an HTTP/2 request's header fields as strictly as an HTTP/1.1 head (RFC 9113 8.3).
 
-Pure. `h2` has already refused what breaks the protocol itself: order and repetition of pseudo-headers,
-upper-case names, connection-specific fields, a Host that differs from `:authority`.
+Pure. `h2` has already refused what breaks the protocol itself: order and repetition of
+pseudo-headers, upper-case names, connection-specific fields, a Host that is not `:authority`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """TLS on a client connection: handshake, ALPN, records; gives the inner protocol a transport.
 
-Ours instead of asyncio's because there the encrypted bytes lie in a buffer of their own, so that nobody
-can say when the last one was handed to the kernel; here every record goes straight to the socket.
+Ours instead of asyncio's because there the encrypted bytes lie in a buffer of their own, so that
+nobody can say when the last was handed to the kernel; here every record goes to the socket at once.
 """
 
 from __future__ import annotations

@@ -78,6 +78,11 @@ class RawClient:
             data, self._held = self._held, b""
             return data
 
+    def held(self) -> bytes:
+        """Take what has been received behind what was read."""
+        data, self._held = self._held, b""
+        return data
+
     def closed(self) -> bool:
         """Whether the server closes the connection without another byte."""
         return self.read_to_end() == b""
