@@ -157,14 +157,12 @@ _SECRETS = (
 
 
 def _limit(name: str, kind: Kind, default: str, low: float, high: float, help_text: str) -> Setting:
-    field = "max_body_bytes" if name == "CORVUS_MAX_BODY" else ""
     return Setting(
         name=name,
         kind=kind,
         default=default,
         bounds=Bounds(low, high),
         restart=True,
-        gateway_field=field,
         help=help_text,
     )
 

@@ -203,6 +203,14 @@ SITE = (
         help="Least time that Retry-After asks waiting clients to stay away.",
     ),
     Setting(
+        name="CORVUS_PREFLIGHTS_PER_SECOND",
+        kind=Kind.INTEGER,
+        default="50",
+        bounds=Bounds(0, 1_000_000),
+        gateway_field="preflight_per_second",
+        help="CORS preflights that pass a room each second, per gateway process.",
+    ),
+    Setting(
         name="CORVUS_API_JSON",
         kind=Kind.BOOLEAN,
         default="true",

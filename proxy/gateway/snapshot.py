@@ -41,7 +41,6 @@ class GatewaySettings:
     debug_decisions: bool = False
     upstream_timeout_s: float = 30.0
     connect_timeout_s: float = 5.0
-    max_body_bytes: int = 0  # 0 = unlimited
     preflight_per_second: int = 50  # CORS preflights let through while a room is full, per process
     default_language: str = "en"
 
