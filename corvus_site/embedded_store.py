@@ -91,12 +91,18 @@ def embedded_store(program: str, folder: Path, run: Path, *, lasting: bool) -> C
     return Child(
         name="store",
         argv=tuple(argv),
-        environ=os.environ | {"LC_ALL": "C"},  # it refuses to start in a locale that is not there
+        environ=_environment(),
         ready=lambda: answers_ping(socket_path),
         ready_within_s=300,  # a long append-only file takes its time to load
         drain_stage=9,
         must_stop_orderly=True,
     )
+
+
+def _environment() -> dict[str, str]:
+    """Give it nothing of Corvus's, and a locale that is there: else it refuses to start."""
+    own = {n: v for n, v in os.environ.items() if not n.startswith(("CORVUS_", "DATABASE_URL"))}
+    return own | {"LC_ALL": "C"}
 
 
 async def answers_ping(socket_path: Path) -> bool:

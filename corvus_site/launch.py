@@ -15,17 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corvus_site import backends, embedded_store, external_store, flags
+from corvus_site.child_environment import for_child, for_gateway, for_stranger
 from corvus_site.children import Child
 from corvus_site.data_folder import DataFolder, open_data_folder
-from corvus_site.env import BadSetting, Effective, Source, export_flags, load, unknown_names
+from corvus_site.env import BadSetting, Effective, Source, load, unknown_names
 from corvus_site.listeners import loopback_of, open_listeners, url_of
 from corvus_site.probes import all_answer, answers_http, exists
 from corvus_site.say import Speaker, Voice
-from corvus_site.secrets_file import SECRET_FILE, ensure_secret, write_private
 from corvus_site.supervisor import Once, Plan, Stage
 
 PYTHON = sys.executable
-ROOT = Path(__file__).resolve().parents[1]
 DEMO_SETTINGS = {"CORVUS_CAPACITY": "3", "CORVUS_ACTIVE_TTL": "60s"}
 """With the demo site a line should be seen soon: few places, free again after a minute."""
 
@@ -134,22 +133,7 @@ def _check_certificate(effective: Effective) -> None:
 def _environment(
     prepared: Prepared, effective: Effective, given: Mapping[str, str], voice: Voice
 ) -> dict[str, str]:
-    """Give what every child gets: the operator's environment, and what was decided here."""
-    folder = prepared.folder
-    environ = {n: v for n, v in os.environ.items() if n not in ("CORVUS_SECRET",)}
-    handed = dict(given)
-    if "CORVUS_DATA_DIR" in handed:
-        handed["CORVUS_DATA_DIR"] = str(folder.path)
-    environ |= export_flags(handed)
-    environ["CORVUS_DATA_DIR"] = str(folder.path)
-    environ["CORVUS_MACHINE_DIR"] = str(folder.run)
-    environ["CORVUS_SECRET_FILE"] = str(_secret_file(folder, effective))
-    environ["CORVUS_STORE_URL"] = external_store.plain_url(
-        effective.value("CORVUS_REDIS_URL")
-    ) or embedded_store.store_url(folder.run)
-    environ["DJANGO_SETTINGS_MODULE"] = "corvus_site.settings"
-    environ["PYTHONUNBUFFERED"] = "1"
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH")]))
+    environ = for_child(prepared.folder, effective, given)
     if prepared.demo:
         environ["CORVUS_UPSTREAM"] = url_of(prepared.demo[0])
         for name, text in DEMO_SETTINGS.items():
@@ -159,20 +143,6 @@ def _environment(
                     f"demo site: {name} is {text} unless you set it, so that a line is soon seen"
                 )
     return environ
-
-
-def _secret_file(folder: DataFolder, effective: Effective) -> Path:
-    """Put the secret where children can read it and no process list shows it."""
-    try:
-        if secret := effective.value("CORVUS_SECRET"):
-            write_private(folder.run / SECRET_FILE, secret)
-            return folder.run / SECRET_FILE
-        ensure_secret(folder.path)
-    except OSError as error:
-        raise BadSetting(
-            "CORVUS_DATA_DIR", f"the secret cannot be kept there: {error.strerror}."
-        ) from None
-    return folder.path / SECRET_FILE
 
 
 def _plan(prepared: Prepared, effective: Effective, environ: dict[str, str]) -> Plan:
@@ -266,7 +236,7 @@ def _demo(listener: socket.socket, environ: dict[str, str]) -> Child:
     return Child(
         name="demo",
         argv=(PYTHON, "-m", "corvus_site.demo_origin", "--fd", str(listener.fileno())),
-        environ=environ,
+        environ=for_stranger(environ),
         pass_fds=(listener.fileno(),),
         ready=lambda: answers_http(host, port, "/healthz"),
         stop_within_s=3,
@@ -277,9 +247,7 @@ def _demo(listener: socket.socket, environ: dict[str, str]) -> Child:
 def _gateways(
     prepared: Prepared, effective: Effective, environ: dict[str, str]
 ) -> tuple[Child, ...]:
-    environ = environ | _plain_limits(effective)
-    if token := effective.value("CORVUS_ADMIN_TOKEN"):
-        environ["CORVUS_ADMIN_TOKEN"] = token
+    environ = for_gateway(environ, effective)
     host, port = loopback_of(prepared.gateways[0])
     ready = all_answer(host, port, "/__corvus/healthz", len(prepared.gateways))
     children = []
@@ -310,13 +278,6 @@ def _server(app: str) -> tuple[str, ...]:
 
 def _tls(fd: int, certificate: Path, key: Path) -> tuple[str, ...]:
     return ("--tls-fd", str(fd), "--tls-cert", str(certificate), "--tls-key", str(key))
-
-
-def _plain_limits(effective: Effective) -> dict[str, str]:
-    """Give the server's limits as plain numbers (bytes, seconds): it reads no registry."""
-    names = [s.name for s in effective.settings() if s.group == "Limits"] + ["CORVUS_DRAIN"]
-    logs = {name: effective.value(name) for name in ("CORVUS_LOG_FORMAT", "CORVUS_LOG_LEVEL")}
-    return logs | {name: f"{effective.value(name):.12g}" for name in names}
 
 
 def _greeting(prepared: Prepared) -> list[str]:

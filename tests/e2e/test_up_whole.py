@@ -72,6 +72,12 @@ def test_no_process_list_shows_a_secret(start_product: StartProduct) -> None:
     for secret in secrets.values():
         assert secret not in commands
         assert secret not in said
+    for pid, command in product.running.left().items():
+        environ = Path(f"/proc/{pid}/environ").read_text()
+        if "demo_origin" in command or "valkey" in command:
+            assert "CORVUS_" not in environ
+        if "gateway_asgi" in command:
+            assert secrets["CORVUS_SETUP_TOKEN"] not in environ
     answer = httpx.get(
         f"{product.site}/__corvus/stats",
         headers={"Authorization": f"Bearer {secrets['CORVUS_ADMIN_TOKEN']}"},
