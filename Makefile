@@ -31,9 +31,9 @@ lint: install ## check style, types, walls between the parts, templates, migrati
 	$(PYTHON_ENV)/mypy .
 	PYTHONPATH=. $(PYTHON_ENV)/lint-imports
 	find templates portal -name '*.html' -print0 | xargs -0 -r $(PYTHON_ENV)/djade --check --target-version 5.2
-	CORVUS_DATA_DIR=.lint-data $(PYTHON_ENV)/python manage.py makemigrations --check --dry-run
-	CORVUS_DATA_DIR=.lint-data $(PYTHON_ENV)/python manage.py check --fail-level WARNING
-	@rm -rf .lint-data
+	CORVUS_DATA_DIR=.venv/lint-data $(PYTHON_ENV)/python manage.py makemigrations --check --dry-run
+	CORVUS_DATA_DIR=.venv/lint-data $(PYTHON_ENV)/python manage.py check --fail-level WARNING
+	@rm -rf .venv/lint-data
 
 bench: install ## measure, and print one table
 	@sh scripts/install-test-packages.sh bench
@@ -43,5 +43,5 @@ soak: install ## drive the room's script with a million random operations
 	@$(PYTHON_ENV)/python -m tests.properties.room_soak $(FLAGS)
 
 clean: ## remove the virtual environment and caches; the data folder stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .lint-data
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
