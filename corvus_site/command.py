@@ -28,10 +28,6 @@ def main(argv: list[str] | None = None) -> None:
         from corvus_site import supervisor
 
         raise SystemExit(supervisor.main(arguments[2:]))
-    if arguments[1:2] == ["up"]:  # before Django: the supervisor needs none of it
-        from corvus_site import supervisor
-
-        raise SystemExit(supervisor.main(arguments[2:]))
     os.umask(0o077)  # what Corvus writes is for its own user alone
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "corvus_site.settings")
     from django.core.management import execute_from_command_line

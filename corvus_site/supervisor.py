@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -58,10 +58,6 @@ class Supervisor:
         self._told_to_stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._told_at = 0.0
-
-    def pids(self) -> Mapping[str, int | None]:
-        """Give the process id of every child by its name."""
-        return {keeper.child.name: keeper.pid for keeper in self._keepers}
 
     def stop(self) -> None:
         """Begin to drain; called again after a moment: hurry."""
