@@ -23,7 +23,7 @@ from proxy.gateway.plan import Site
 from proxy.gateway.resources import InForce, Resources
 from proxy.gateway.rooms import Entry
 from proxy.gateway.ticker import keep_alive_s
-from proxy.gateway.upstream_errors import OriginError
+from proxy.gateway.upstream_errors import BodyMismatch, OriginError
 from proxy.gateway.upstream_messages import BadHead, RequestHead
 from proxy.gateway.websocket import StopSignal, relay
 from queueing.pages import PageState
@@ -88,17 +88,15 @@ class Passage:
         await send_answer(self.scope, self.send, answer, method=self.exchange.method)
 
     async def forward(self, site: Site, entry: Entry, live: LiveRoom | None) -> None:
-        """Forward to the origin; errors before its answer become 502 or 504."""
+        """Forward to the origin; what fails before its answer becomes 400, 502 or 504."""
         try:
             head = self._head(site)
-        except BadHead as error:
-            await self._error(PageState.BAD_REQUEST, str(error))
-            return
-        try:
             if live is None or entry.credential is None:
                 await self._carry(site, head, entry, None, StopSignal())
             else:
                 await self._inside(site, head, entry, live, entry.credential)
+        except (BadHead, BodyMismatch) as error:
+            await self._error(PageState.BAD_REQUEST, str(error))
         except OriginError as error:
             log.warning(
                 "origin failed",
