@@ -30,7 +30,8 @@ from tests.support.valkey import Valkey, running_valkey
 
 @contextlib.asynccontextmanager
 async def connected(url: str, **options: float) -> AsyncIterator[Connection]:
-    connection = Connection(url, **options)  # type: ignore[arg-type]
+    patient = {"timeout_s": 10.0, "connect_timeout_s": 10.0}  # the machine may be busy
+    connection = Connection(url, **(patient | options))  # type: ignore[arg-type]
     try:
         yield connection
     finally:
@@ -67,7 +68,8 @@ async def test_a_thousand_calls_at_once_each_get_their_own_answer(valkey: Valkey
     async with connected(valkey.url) as connection:
         answers = await asyncio.gather(*(connection.call("ECHO", n) for n in range(1_000)))
         assert answers == [str(n).encode() for n in range(1_000)]
-        assert len(valkey.client.client_list()) == 2  # the test's own, and one for all thousand
+        used = [client for client in valkey.client.client_list() if client["cmd"] == "echo"]
+        assert len(used) == 1
 
 
 async def test_a_cancelled_call_does_not_shift_the_answers_of_others(valkey: Valkey) -> None:
@@ -171,12 +173,12 @@ async def test_a_lost_answer_is_asked_for_again_only_when_that_is_harmless(valke
 
 
 async def test_no_answer_in_time_is_unreachable_and_is_not_asked_twice(valkey: Valkey) -> None:
-    async with connected(valkey.url, timeout_s=0.1) as connection:
+    async with connected(valkey.url, timeout_s=0.5) as connection:
         await connection.call("PING")
-        began = time.monotonic()
-        with pytest.raises(StoreUnreachable, match=r"no answer within 0\.1 s"):
+        before = valkey.client.info("stats")["total_connections_received"]
+        with pytest.raises(StoreUnreachable, match=r"no answer within 0\.5 s"):
             await connection.call("BLPOP", "never", 5, repeatable=True)
-        assert time.monotonic() - began < 0.19
+        assert valkey.client.info("stats")["total_connections_received"] == before
         assert await connection.call("PING") == b"PONG"
 
 

@@ -36,7 +36,7 @@ def now_ms() -> int:
 
 @contextlib.asynccontextmanager
 async def opened(url: str, **config: object) -> AsyncIterator[RoomStore]:
-    connection = Connection(url)
+    connection = Connection(url, timeout_s=10, connect_timeout_s=10)
     store = RoomStore(connection)
     await store.configure(RoomConfig(id=ROOM, **({"capacity": 1} | config)))  # type: ignore[arg-type]
     yield store
