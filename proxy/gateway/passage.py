@@ -23,8 +23,9 @@ from proxy.gateway.plan import Site
 from proxy.gateway.resources import InForce, Resources
 from proxy.gateway.rooms import Entry
 from proxy.gateway.ticker import keep_alive_s
-from proxy.gateway.upstream_errors import BodyMismatch, OriginError
+from proxy.gateway.upstream_errors import OriginError
 from proxy.gateway.upstream_messages import BadHead, RequestHead
+from proxy.gateway.upstream_upload import BodyMismatch
 from proxy.gateway.websocket import StopSignal, relay
 from queueing.pages import PageState
 from queueing.passes import Credential
