@@ -18,6 +18,7 @@ from corvus_site.console_certificate import ensure_certificate
 from tests.e2e.conftest import StartProduct
 from tests.support.product import NAVIGATION, Product
 from tests.support.running import Running, eventually
+from tests.support.valkey import running_valkey
 
 
 def test_it_prints_where_everything_is_and_the_setup_token_once(demo_product: Product) -> None:
@@ -162,6 +163,25 @@ def test_a_console_beyond_loopback_is_https_with_a_certificate_of_its_own(
     again = Product(product.data_dir, {"CORVUS_CONSOLE_LISTEN": "0.0.0.0:0"})
     again.end()
     assert certificate.read_bytes() == first
+
+
+def test_an_external_store_holds_the_line_and_may_be_away_at_a_start(
+    start_product: StartProduct,
+) -> None:
+    with running_valkey("--maxmemory-policy", "allkeys-lru") as store:
+        product = start_product(CORVUS_REDIS_URL=store.url, CORVUS_SECRET="s" * 40)
+        product.running.line("warning: CORVUS_REDIS_URL: maxmemory-policy is allkeys-lru")
+        assert not any("valkey" in command for command in product.running.left().values())
+        with product.visitor() as visitor:
+            assert "Night Herons" in visitor.get("/").text
+        store.process.kill()
+        store.process.wait()
+        product.restart()
+        product.running.line("warning: CORVUS_REDIS_URL: the store cannot be used")
+        with product.visitor() as visitor:
+            assert visitor.get("/").status_code == 503
+        assert httpx.get(f"{product.site}/__corvus/healthz").status_code == 200
+        assert product.stop() == 0
 
 
 def test_visitors_come_by_https_where_a_certificate_is_given(
