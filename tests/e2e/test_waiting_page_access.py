@@ -16,7 +16,7 @@ from queueing.pages import PageBundle, PageState
 from queueing.pages.view import LIVE
 from tests.support.page_server import ROOM, PageServer, page_server, status, waiting_view
 from tests.support.pseudo_words import pseudo_words
-from tests.support.waiting_browser import chromium, until, visit
+from tests.support.waiting_browser import chromium, visit
 
 pytestmark = pytest.mark.browser
 STAY = "localStorage.setItem('corvus', '{\"auto\":false}')"
@@ -278,7 +278,8 @@ def test_wr_75n_without_javascript_every_step_works(browser: Browser, server: Pa
             server.view = waiting_view(state=state, refresh_s=0)
             seen.open()
             seen.page.get_by_role("button", name=button).click()
-            until(lambda path=path: ("POST", f"{ROOM}/{path}") in server.requests)
+            expect(seen.page.locator("h1")).to_have_text("Done")
+            assert ("POST", f"{ROOM}/{path}") in server.requests
         assert server.paths("status") == []
 
 

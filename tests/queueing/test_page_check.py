@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queueing.page_builder import build_bundle, csp_hash
@@ -111,6 +111,7 @@ def test_a_broken_byte_is_named_with_its_line() -> None:
     assert check(b"<html>\n\n\xff")[0].line == 3
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="<>/=\"'{}. \n!-abhimgscrlinkonpositionstyle", max_size=120))
 def test_any_text_gets_an_answer_and_what_passes_compiles(text: str) -> None:
     for page in (text, page_with(text)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queueing.pages import choose_language
@@ -42,11 +42,13 @@ def test_a_remembered_choice_comes_before_the_browsers_wish() -> None:
     assert choose_language("de", "fr-CH", AVAILABLE, "en") == "fr"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200), st.text(max_size=20))
 def test_whatever_is_sent_the_answer_is_a_language_we_have(header: str, cookie: str) -> None:
     assert choose_language(header, cookie, AVAILABLE, "en") in AVAILABLE
 
 
+@settings(deadline=None)
 @given(
     st.permutations(AVAILABLE).flatmap(
         lambda order: st.tuples(

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 
 import pytest
 from babel import Locale
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queueing.page_builder import build_bundle, csp_hash
@@ -276,6 +276,7 @@ def test_an_odd_target_never_leads_to_another_host(address: str, expected: str) 
     assert local_address(address) == expected
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_a_continued_address_is_always_a_path_of_this_host(address: str) -> None:
     from urllib.parse import urljoin, urlsplit
@@ -385,6 +386,7 @@ def test_a_document_that_is_no_bundle_is_refused_with_a_name(raw: bytes) -> None
         PageBundle.load(raw)
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.one_of(st.text("abc{}<>", max_size=5), st.sampled_from(["⟪a⟫", "⟪b⟫"])),
