@@ -19,6 +19,9 @@ from corvus_site.server_exchange import Address, Signal
 if TYPE_CHECKING:
     from corvus_site.server import GatewayServer
 
+TURN_BYTES: Final = 32 * 1024
+"""A sender of a part of this size lets other exchanges run before its next one."""
+
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 1024 * 1024
 _TCP_ESTABLISHED: Final = 1
@@ -106,9 +109,20 @@ class Connection(asyncio.Protocol):
         """Know that the kernel has taken everything."""
         self.write_paused = False
         self._writable.wake()
+        if self._lingers:
+            # not now: asyncio is in the middle of its own writing
+            asyncio.get_running_loop().call_soon(self._end_sending)
 
-    async def drained(self) -> None:
-        """Wait until everything written has been handed to the kernel or the connection is lost."""
+    def must_settle(self, size: int) -> bool:
+        """Whether the sender of `size` bytes has to wait for `settled` before it goes on."""
+        return self.write_paused or size >= TURN_BYTES or self.transport.is_closing()
+
+    async def settled(self) -> None:
+        """Wait until everything written has been handed to the kernel or the connection is lost.
+
+        Others get their turn even when the kernel takes everything, and a loss is noticed.
+        """
+        await asyncio.sleep(0)
         while self.write_paused and not self.lost:
             await self._writable.wait()
 
@@ -145,10 +159,18 @@ class Connection(asyncio.Protocol):
         """Close so that the client can still read the answer: a bounded part of what it sends is
         read and thrown away first (RFC 9112 9.6), for data that nobody read would reset it.
         """
+        self._lingers = True
+        if not self.write_paused:
+            self._end_sending()
+
+    def _end_sending(self) -> None:
         if self.transport.is_closing():
             return
-        self._lingers = True
-        self.transport.write_eof()
+        try:
+            self.transport.write_eof()
+        except OSError:  # the client has gone in this moment
+            self.transport.abort()
+            return
         self.deadline = self.server.now() + LINGER_S
         self.resume_reading()
 

@@ -73,9 +73,12 @@ class Http1Exchange(Exchange):
         if self.gone or self.complete:
             raise ClientGone("the client has gone or the answer is complete")
         kind = message["type"]
+        size = 0
         if kind == "http.response.body":
             more = bool(message.get("more_body", False))
-            self._write(message.get("body", b""), more)
+            body = message.get("body", b"")
+            size = len(body)
+            self._write(body, more)
             last = not more and not self._awaits_trailers
         elif kind == "http.response.start":
             self._take_start(message)
@@ -90,8 +93,8 @@ class Http1Exchange(Exchange):
         else:
             raise ValueError(f"message type {kind!r} is not known to an HTTP exchange")
         connection = self._connection
-        if connection.write_paused:
-            await connection.drained()
+        if connection.must_settle(size):
+            await connection.settled()
             if self.gone:
                 raise ClientGone("the client has gone")
         if last:

@@ -151,7 +151,7 @@ class Http2Exchange(Exchange):
                 raise ValueError(f"message type {kind!r} is not known to an HTTP exchange")
         except ProtocolError as error:
             raise ClientGone("the stream is closed") from error
-        await self._drained()
+        await self._settled(0)
         if last:
             self._finish()
             self._connection.ended(self)
@@ -177,7 +177,7 @@ class Http2Exchange(Exchange):
             piece, data = data[:size], data[size:]
             self._connection.h2.send_data(self.stream, bytes(piece), end_stream=last and not data)
             self._connection.flush()
-            await self._drained()
+            await self._settled(2 * size)  # a frame holds 16 KiB as a rule: every one is a turn
             if last and not data:
                 return True
         if last:
@@ -195,9 +195,9 @@ class Http2Exchange(Exchange):
         self._blocked_since = None
         self._check_gone()
 
-    async def _drained(self) -> None:
-        if self._connection.write_paused:
-            await self._connection.drained()
+    async def _settled(self, size: int) -> None:
+        if self._connection.must_settle(size):
+            await self._connection.settled()
         self._check_gone()
 
     def _check_gone(self) -> None:

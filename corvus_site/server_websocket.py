@@ -278,7 +278,8 @@ class WebSocketExchange:
             return
         else:
             raise ValueError(f"message type {kind!r} is not known to a WebSocket")
-        await self._connection.drained()
+        if self._connection.must_settle(len(message.get("bytes") or message.get("text") or "")):
+            await self._connection.settled()
 
     def _accept(self, message: Message) -> None:
         if self._state is not _State.CONNECTING or self._denial is not None:
@@ -367,7 +368,7 @@ class WebSocketExchange:
         elif self._denial_body is Body.NONE:
             data = b""
         self._connection.transport.write(start + data)
-        await self._connection.drained()
+        await self._connection.settled()
         if not more:
             self._state = _State.CLOSED
             self._disconnect(1006, "")

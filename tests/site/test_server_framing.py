@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -219,3 +220,30 @@ def test_a_chunked_body_is_the_same_however_it_is_cut(parts, cuts, rest):
 def test_no_bytes_crash_the_chunk_decoder(data):
     with contextlib.suppress(Refused):
         ChunkedBody(ServerLimits()).feed(data)
+
+
+def test_random_conversations_break_nothing(server):
+    """Cut, repeat and spoil valid conversations; the server must answer on and log no failure."""
+    chance = random.Random(7)
+    stock = [
+        b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n",
+        POST.replace(b"/seen", b"/whole") + b"Content-Length: 5\r\n\r\nhello",
+        POST.replace(b"/seen", b"/echo") + CHUNKS + b"5\r\nhello\r\n0\r\n\r\n",
+        b"GET /echo HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        b"\x81\x85\0\0\0\0hello\x88\x80\0\0\0\0",
+        b"HEAD /stream HTTP/1.0\r\n\r\n",
+    ]
+    for _ in range(300):
+        data = bytearray(b"".join(chance.choices(stock, k=3)))
+        for _ in range(chance.randrange(3)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        with RawClient(server.port) as raw, contextlib.suppress(ConnectionError):
+            at = chance.randrange(len(data))
+            raw.send(bytes(data[:at]))
+            raw.send(bytes(data[at:]))
+            if chance.random() < 0.5:
+                raw.socket.recv(chance.randrange(1, 300))
+    with RawClient(server.port) as raw:
+        assert raw.get("/hello").body == b"hello"
+    assert server.errors().replace("INFO", "") == ""

@@ -10,10 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).parents[2]
 LOG: list[str] = []
@@ -24,7 +25,12 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     """Answer by the path's first part; every exchange notes in LOG how it began and ended."""
     name = scope["path"].split("/")[1].replace("-", "_")
     note = scope["path"]
-    act = globals()[f"_{scope['type']}_{name}"]
+    known = globals()
+    kind = scope["type"]
+    act = (
+        known.get(f"_{kind}_{name}")
+        or known["_http_hello" if kind == "http" else "_websocket_forbid"]
+    )
     if name in ("log", "open"):
         await act(scope, receive, send)
         return
@@ -240,10 +246,18 @@ async def _websocket_boom(scope: Any, receive: Any, send: Any) -> None:
 class ServerProcess:
     """Our server in a process of its own, on an inherited socket."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, tls_port: int) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], port: int, tls_port: int, errors: IO[bytes]
+    ) -> None:
         self.process = process
         self.port = port
         self.tls_port = tls_port
+        self._errors = errors
+
+    def errors(self) -> str:
+        """Give what the process has logged."""
+        self._errors.seek(0)
+        return self._errors.read().decode()
 
     def rss_bytes(self) -> int:
         """Give the resident memory."""
@@ -267,8 +281,9 @@ def serving(certificate: Path | None = None, **limits: object) -> Iterator[Serve
         command += ["--tls-key", str(certificate)]
     env = {key: value for key, value in os.environ.items() if not key.startswith("CORVUS_")}
     env |= {f"CORVUS_{name}": str(value) for name, value in {"DRAIN": 5, **limits}.items()}
+    errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed below
     process = subprocess.Popen(
-        command, cwd=ROOT, env=env, pass_fds=(plain.fileno(), tls.fileno()), stderr=subprocess.PIPE
+        command, cwd=ROOT, env=env, pass_fds=(plain.fileno(), tls.fileno()), stderr=errors
     )
     port, tls_port = plain.getsockname()[1], tls.getsockname()[1]
     plain.close()
@@ -277,11 +292,12 @@ def serving(certificate: Path | None = None, **limits: object) -> Iterator[Serve
         with socket.create_connection(("127.0.0.1", port), timeout=20) as first:  # it runs now
             first.sendall(b"GET /log HTTP/1.0\r\n\r\n")
             assert first.recv(15) == b"HTTP/1.1 200 OK"
-        yield ServerProcess(process, port, tls_port)
+        yield ServerProcess(process, port, tls_port, errors)
     finally:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        process.wait()
+        errors.close()
 
 
 def _listening() -> socket.socket:
