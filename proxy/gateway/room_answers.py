@@ -188,7 +188,7 @@ def _view(desk: Desk, place: Place | None) -> PageView:
         status_url=room_url(room, "status"),
         leave_url=f"{room_url(room, 'leave')}?{after}",
         beacon_url=room_url(room, "beacon"),
-        extend_url=room_url(room, "extend") if extensions < MOST_EXTENSIONS else "",
+        extend_url=f"{room_url(room, 'extend')}?{after}" if extensions < MOST_EXTENSIONS else "",
         rejoin_url=f"{room_url(room, 'rejoin')}?{after}",
         continue_url=wanted,
         refresh_s=_refresh_s(exchange),
