@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from corvus_site.leash import tied_to
+
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "RUN_UNDER_TEST"
 T = TypeVar("T")
@@ -46,6 +48,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=tied_to(os.getpid()),  # a test run that is killed leaves nothing behind
         )
         self.lines: list[str] = []
         self._new: queue.Queue[str] = queue.Queue()
