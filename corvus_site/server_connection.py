@@ -43,9 +43,13 @@ class Transport(Protocol):
 
 
 def address_of(value: object) -> Address | None:
-    """Give host and port of a socket address; None for a unix socket."""
+    """Give host and port of a socket address; None for a unix socket.
+
+    An IPv4 peer of a socket for both families is told as IPv4 (`::ffff:192.0.2.1` → `192.0.2.1`).
+    """
     if isinstance(value, tuple) and len(value) >= 2:
-        return str(value[0]), int(value[1])
+        host = str(value[0])
+        return (host[7:] if host.startswith("::ffff:") and "." in host else host), int(value[1])
     return None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from corvus_site.server import client_key
+from corvus_site.server_connection import address_of
 from corvus_site.server_limits import ServerLimits
 from tests.support.raw_client import RawClient
 from tests.support.server_probe import ServerProcess, eventually, serving
@@ -116,6 +117,12 @@ def test_an_ipv6_network_of_64_bits_is_one_client():
     assert client_key("2001:db8::1") == client_key("2001:db8::ffff:1%eth0")
     assert client_key("2001:db8::1") != client_key("2001:db8:0:1::1")
     assert client_key("::ffff:192.0.2.1") == client_key("192.0.2.1")
+
+
+def test_an_ipv4_client_of_a_socket_for_both_families_is_told_as_ipv4():
+    assert address_of(("::ffff:192.0.2.1", 5, 0, 0)) == ("192.0.2.1", 5)
+    assert address_of(("2001:db8::1", 5, 0, 0)) == ("2001:db8::1", 5)
+    assert address_of("/run/socket") is None
 
 
 def test_200_mb_to_a_slow_reader_are_not_held_in_memory():
