@@ -114,7 +114,7 @@ async def _room(exchange: Exchange, rooms: Rooms, live: LiveRoom, action: str) -
         chosen = fields.get("every", [""])[0]
         return _prefer(exchange, rooms, "corvus_refresh", chosen, _REFRESHES, target)
     if action == "rejoin":
-        cookie = rooms.new_cookie(exchange, live.config)
+        cookie = rooms.new_cookie(exchange, live.config, live.reset_ms)
         return redirect(exchange.base_url + target, [cookie], status=303)
     credential = read_cookie(exchange, live.config, rooms.keys).credential
     handle = _HANDLERS[action]
@@ -164,7 +164,7 @@ async def _status(
     rooms.clock.learn(place.now_ms)
     cookies: Headers = []
     if place.state is State.RESET:
-        cookies = [rooms.new_cookie(exchange, room)]
+        cookies = [rooms.new_cookie(exchange, room, place.reset_ms)]
     elif place.ticket and _wants_resealing(credential, place.now_ms, place.ticket):
         cookies = [rooms.place_cookie(exchange, room, credential, place)]
     since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)

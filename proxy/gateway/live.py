@@ -14,21 +14,28 @@ from proxy.gateway.gate import Revocations
 from queueing.config import RoomConfig, RoomId, VisitorId
 from queueing.places import Tick
 
+_DRIFT = 0.0005
+_SET_BACK_MS = 5_000
+
 
 class StoreClock:
     """The store's time, carried on between calls by the process's monotonic clock."""
 
     def __init__(self) -> None:
         self._offset_ms: float | None = None
+        self._learnt_ms = 0.0
 
     def learn(self, store_now_ms: int) -> None:
-        """Take the time that a reply carried. Replies arrive late, never early, so the largest
-        offset seen is the nearest; drift is followed slowly."""
-        offset = store_now_ms - time.monotonic() * 1000
-        if self._offset_ms is None or offset > self._offset_ms or offset < self._offset_ms - 1000:
-            self._offset_ms = offset
-        else:
-            self._offset_ms += (offset - self._offset_ms) / 64
+        """Take the time that a reply carried.
+
+        Replies arrive late, never early: the largest offset seen is the nearest. It gives way only
+        as fast as clocks drift, or at once when the store's clock was set back.
+        """
+        here = time.monotonic() * 1000
+        offset = store_now_ms - here
+        if self._offset_ms is not None and offset > self._offset_ms - _SET_BACK_MS:
+            offset = max(offset, self._offset_ms - _DRIFT * (here - self._learnt_ms))
+        self._offset_ms, self._learnt_ms = offset, here
 
     def now_ms(self) -> int:
         """Give the store's time in milliseconds; the own clock's before the first reply."""

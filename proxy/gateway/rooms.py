@@ -131,9 +131,11 @@ class Rooms:
             since_ms=since_ms,
         )
 
-    def new_cookie(self, exchange: Exchange, room: RoomConfig) -> tuple[bytes, bytes]:
-        """Hand out an identity without a place."""
-        now = self.clock.now_ms()
+    def new_cookie(
+        self, exchange: Exchange, room: RoomConfig, after_ms: int = 0
+    ) -> tuple[bytes, bytes]:
+        """Hand out an identity without a place, issued later than `after_ms` (a reset)."""
+        now = max(self.clock.now_ms(), after_ms + 1)
         credential = Credential(
             kind=Kind.QUEUED,
             room=room.id,
@@ -194,7 +196,7 @@ class Rooms:
             state = PageState.COOKIES_BROKEN if broken else PageState.COOKIES
             live.counters[state] += 1
             return Refusal(reason="no cookie came back", answer=state_answer(desk, state, []))
-        cookie = self.new_cookie(exchange, live.config)
+        cookie = self.new_cookie(exchange, live.config, live.reset_ms)
         if visit is FirstVisit.REDIRECT:
             answer = redirect(marked_url(exchange), [cookie])
             return Refusal(reason="first visit: cookie check", answer=answer)
@@ -254,7 +256,7 @@ class Rooms:
         if place.state in _IN_LINE:
             cookies = [self.place_cookie(exchange, room, credential, place)]
         elif place.state is State.RESET:
-            cookies = [self.new_cookie(exchange, room)]
+            cookies = [self.new_cookie(exchange, room, place.reset_ms)]
         since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)
         desk = self.desk(exchange, room, since_ms)
         return Refusal(reason=place.state, answer=place_answer(desk, place, cookies))
