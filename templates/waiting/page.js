@@ -207,7 +207,12 @@ const gone = (j) => {
   clearTimeout(timer);
   clearInterval(tick);
   const rejoin = $("rejoin");
-  if (rejoin && local(j.rejoin_url)) rejoin.action = j.rejoin_url;
+  if (rejoin && local(j.rejoin_url)) {
+    // The page knows where its visitor was going; a status answer does not.
+    const next = new URL(rejoin.action, location.href).searchParams.get("next"), to = new URL(j.rejoin_url, location.href);
+    if (next && !to.searchParams.has("next")) to.searchParams.set("next", next);
+    rejoin.action = to.pathname + to.search;
+  }
   if (!become(j.state)) return;
   const since = ms(j.since), now = ms(j.server_time) || Date.now();
   if (j.state === "missed" && since > 0 && now >= since) { put($("since"), at(w.since, span((now - since) / 1000))); show("since", true); }
