@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     if arguments[1:2] == ["up"]:
         # Without Django: it must check flags and folder before Django's settings read them.
-        from corvus_site import supervisor
+        from corvus_site.supervisor import __main__ as supervisor
 
         raise SystemExit(supervisor.main(arguments[2:]))
     os.umask(0o077)  # what Corvus writes is for its own user alone

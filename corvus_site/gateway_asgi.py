@@ -1,6 +1,6 @@
 """The data plane's ASGI entry: the gateway, told what it needs by environment variables.
 
-The supervisor sets them (`corvus_site/launch.py`); no Django is imported in this process.
+The supervisor sets them (`supervisor/child_environment.py`); this process imports no Django.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def two_halves() -> Iterator[TwoHalves]:
 def demo_url() -> Iterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
     process = subprocess.Popen(
-        [sys.executable, "-m", "corvus_site.demo_origin", "--fd", str(listener.fileno())],
+        [sys.executable, "-m", "corvus_site.demo", "--fd", str(listener.fileno())],
         cwd=ROOT,
         pass_fds=[listener.fileno()],
     )

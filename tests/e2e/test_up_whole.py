@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from corvus_site.console_certificate import ensure_certificate
+from corvus_site.supervisor.console_certificate import ensure_certificate
 from tests.e2e.conftest import StartProduct
 from tests.support.product import NAVIGATION, Product
 from tests.support.running import Running, eventually
@@ -75,7 +75,7 @@ def test_no_process_list_shows_a_secret(start_product: StartProduct) -> None:
         assert secret not in said
     for pid, command in product.running.left().items():
         environ = Path(f"/proc/{pid}/environ").read_text()
-        if "demo_origin" in command or "valkey" in command:
+        if "corvus_site.demo" in command or "valkey" in command:
             assert "CORVUS_" not in environ
         if "gateway_asgi" in command:
             assert secrets["CORVUS_SETUP_TOKEN"] not in environ

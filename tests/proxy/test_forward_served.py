@@ -13,7 +13,7 @@ import pytest
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import CloseConnection, Event, Message, TextMessage
 
-from corvus_site.server import GatewayServer, ServerOptions
+from corvus_site.server.gateway_server import GatewayServer, ServerOptions
 from proxy.gateway.forward import forward
 from proxy.gateway.headers import Sender, origin_head
 from proxy.gateway.upstream import UpstreamClient

@@ -10,14 +10,15 @@ import os
 import sys
 from pathlib import Path
 
-from corvus_site.children import Child
-from corvus_site.data_folder import open_data_folder
-from corvus_site.embedded_store import embedded_store, store_program
 from corvus_site.env import HostPort
-from corvus_site.listeners import loopback_of, open_listeners, url_of
-from corvus_site.probes import all_answer
-from corvus_site.say import Speaker
-from corvus_site.supervisor import Once, Plan, Stage, supervise
+from corvus_site.supervisor.children import Child
+from corvus_site.supervisor.data_folder import open_data_folder
+from corvus_site.supervisor.embedded_store import embedded_store, store_program
+from corvus_site.supervisor.listeners import loopback_of, open_listeners, url_of
+from corvus_site.supervisor.plan import Once, Plan, Stage
+from corvus_site.supervisor.probes import all_answer
+from corvus_site.supervisor.say import Speaker
+from corvus_site.supervisor.supervising import supervise
 
 
 def plan(folder: Path, broken: str) -> Plan:
@@ -31,7 +32,7 @@ def plan(folder: Path, broken: str) -> Plan:
             argv=(
                 sys.executable,
                 "-m",
-                "corvus_site.demo_origin",
+                "corvus_site.demo",
                 "--limit=500",
                 f"--fd={listener.fileno()}",
             ),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Request, TextMessage
 
-from corvus_site.demo_shop import EASY_S, MEMORY_S, SLOWEST_S, Mood, Shop
+from corvus_site.demo.shop import EASY_S, MEMORY_S, SLOWEST_S, Mood, Shop
 from tests.support.running import Running, eventually
 
 LIMIT = 3
@@ -25,7 +25,7 @@ LIMIT = 3
 def shop() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    argv = ["-m", "corvus_site.demo_origin", "--listen", f"127.0.0.1:{port}", f"--limit={LIMIT}"]
+    argv = ["-m", "corvus_site.demo", "--listen", f"127.0.0.1:{port}", f"--limit={LIMIT}"]
     running = Running(argv)
     address = f"http://127.0.0.1:{port}"
 
@@ -151,7 +151,7 @@ def test_its_mood_follows_its_load(limit: int, visits: list[tuple[int, float]]) 
 
 
 def test_the_python_that_runs_it_loads_no_django() -> None:
-    code = "import corvus_site.demo_origin, sys; sys.exit('django' in sys.modules)"
+    code = "import corvus_site.demo.origin, sys; sys.exit('django' in sys.modules)"
     running = Running(["-c", code])
     status, _ = running.wait()
     running.end()

@@ -13,13 +13,18 @@ from pathlib import Path
 import pytest
 import redis
 
-from corvus_site import embedded_store as store_module
-from corvus_site.children import Keeper
-from corvus_site.data_folder import DataFolder, open_data_folder
-from corvus_site.embedded_store import NoStoreProgram, embedded_store, store_program, store_url
 from corvus_site.env import BadSetting
-from corvus_site.external_store import examine, plain_url
-from corvus_site.say import Speaker
+from corvus_site.supervisor import embedded_store as store_module
+from corvus_site.supervisor.children import Keeper
+from corvus_site.supervisor.data_folder import DataFolder, open_data_folder
+from corvus_site.supervisor.embedded_store import (
+    NoStoreProgram,
+    embedded_store,
+    store_program,
+    store_url,
+)
+from corvus_site.supervisor.external_store import examine, plain_url
+from corvus_site.supervisor.say import Speaker
 
 
 @contextmanager

@@ -10,7 +10,12 @@ import daphne.http_protocol
 import daphne.server
 from twisted.internet import asyncioreactor, reactor
 
-from corvus_site.server import GatewayFactory, GatewayServer, ServerOptions, own_socket
+from corvus_site.server.gateway_server import (
+    GatewayFactory,
+    GatewayServer,
+    ServerOptions,
+    own_socket,
+)
 from tests.support.raw_client import RawClient
 from tests.support.server_probe import ROOT, application
 
@@ -35,7 +40,7 @@ def test_two_servers_share_a_port_by_their_own_sockets():
 
 
 def test_the_server_needs_no_django():
-    code = "import corvus_site.server, sys; sys.exit('django' in sys.modules)"
+    code = "import corvus_site.server.gateway_server, sys; sys.exit('django' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 

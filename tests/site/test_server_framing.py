@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corvus_site.server_chunks import ChunkedBody
-from corvus_site.server_head import CHUNKED, Refused, RequestHead, check_unfinished, parse_head
-from corvus_site.server_limits import ServerLimits
+from corvus_site.server.chunks import ChunkedBody
+from corvus_site.server.head import CHUNKED, Refused, RequestHead, check_unfinished, parse_head
+from corvus_site.server.limits import ServerLimits
 from tests.support.raw_client import RawClient
 from tests.support.server_probe import ServerProcess, serving
 

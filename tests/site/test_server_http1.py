@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from corvus_site.server_head import parse_head
-from corvus_site.server_limits import ServerLimits
+from corvus_site.server.head import parse_head
+from corvus_site.server.limits import ServerLimits
 from tests.support.raw_client import RawClient
 from tests.support.server_probe import ServerProcess, eventually, serving
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from corvus_site.server import client_key
-from corvus_site.server_connection import address_of
-from corvus_site.server_limits import ServerLimits
+from corvus_site.server.connection import address_of
+from corvus_site.server.gateway_server import client_key
+from corvus_site.server.limits import ServerLimits
 from tests.support.raw_client import RawClient
 from tests.support.server_probe import ServerProcess, eventually, serving
 

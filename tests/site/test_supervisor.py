@@ -14,7 +14,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corvus_site.children import FIRST_DELAY_S, LONGEST_DELAY_S, STABLE_S, next_delay
+from corvus_site.supervisor.children import FIRST_DELAY_S, LONGEST_DELAY_S, STABLE_S, next_delay
 from tests.support.running import Running, eventually
 
 Start = Callable[..., Running]
@@ -65,14 +65,14 @@ def test_a_killed_child_is_started_again_and_the_port_keeps_answering(start: Sta
     running = start()
     port = port_of(running)
     running.line("ready after")
-    before = {pid for pid, command in running.left().items() if "demo_origin" in command}
+    before = {pid for pid, command in running.left().items() if "corvus_site.demo" in command}
     os.kill(min(before), signal.SIGKILL)
     assert [get(port) for _ in range(40)] == [200] * 40
     running.line(
         rf"shop-. \(process {min(before)}\) ended with SIGKILL; starting it again in 0.2 s"
     )
     eventually(
-        lambda: sum("demo_origin" in command for command in running.left().values()) == 2,
+        lambda: sum("corvus_site.demo" in command for command in running.left().values()) == 2,
         what="two shops again",
     )
 

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from corvus_site.env import BadSetting, HostPort
-from corvus_site.listeners import loopback_of, open_listeners, url_of
-from corvus_site.say import MOST_WAITING, Speaker
+from corvus_site.supervisor.listeners import loopback_of, open_listeners, url_of
+from corvus_site.supervisor.say import MOST_WAITING, Speaker
 
 
 def _machine_has_ipv6() -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from corvus_site.leash import tied_to
+from corvus_site.supervisor.leash import tied_to
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "RUN_UNDER_TEST"

@@ -15,9 +15,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from corvus_site.embedded_store import NoStoreProgram, store_program
 from corvus_site.env import BadSetting, Source
-from corvus_site.external_store import examine
+from corvus_site.supervisor.embedded_store import NoStoreProgram, store_program
+from corvus_site.supervisor.external_store import examine
 from proxy import queries
 
 LEAST_FREE_BYTES = 200 * 1024 * 1024

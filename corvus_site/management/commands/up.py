@@ -15,7 +15,7 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Take the flags as they are: they are Corvus's settings, not Django's options."""
-        from corvus_site import supervisor
+        from corvus_site.supervisor import __main__ as supervisor
 
         raise SystemExit(supervisor.main(argv[2:]))
 

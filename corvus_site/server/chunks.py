@@ -10,8 +10,8 @@ import re
 from enum import Enum, auto
 from typing import Final
 
-from corvus_site.server_head import FIELD_LINE, Refused
-from corvus_site.server_limits import ServerLimits
+from corvus_site.server.head import FIELD_LINE, Refused
+from corvus_site.server.limits import ServerLimits
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 _LONGEST_SIZE_LINE: Final = 288

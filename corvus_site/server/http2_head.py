@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from corvus_site.server_head import Headers, Refused, RequestHead, check_host
-from corvus_site.server_limits import ServerLimits
+from corvus_site.server.head import Headers, Refused, RequestHead, check_host
+from corvus_site.server.limits import ServerLimits
 
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")

@@ -1,6 +1,6 @@
 """One HTTP exchange as the application sees it: `receive`, the task, and what happens when it ends.
 
-HTTP/1.1 and HTTP/2 share it; each has its own `send` (`server_http1_exchange`, `server_http2`).
+HTTP/1.1 and HTTP/2 share it; each has its own `send` (`http1_exchange`, `http2`).
 """
 
 from __future__ import annotations
@@ -8,22 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from corvus_site.server import GatewayServer
-    from corvus_site.server_head import Headers
+    from corvus_site.server.head import Headers
+
+from corvus_site.server.house import Address, House, Message, Scope
 
 logger = logging.getLogger(__name__)
-
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-Address = tuple[str, int]
 
 BODY_HIGH_WATER: Final = 64 * 1024
 """Bytes of a request body that wait for the application before reading from the client stops."""
@@ -109,7 +102,7 @@ class Exchange:
         "task",
     )
 
-    def __init__(self, server: GatewayServer, scope: Scope, *, body_done: bool) -> None:
+    def __init__(self, server: House, scope: Scope, *, body_done: bool) -> None:
         self.server = server
         self.scope = scope
         self.body_done = body_done  # the whole request body has arrived

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from corvus_site import embedded_store, external_store
-from corvus_site.data_folder import DataFolder
 from corvus_site.env import SETTINGS, BadSetting, Effective, export_flags
 from corvus_site.secrets_file import SECRET_FILE, ensure_secret, write_private
+from corvus_site.supervisor import embedded_store, external_store
+from corvus_site.supervisor.data_folder import DataFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -1,13 +1,13 @@
 """HTTP/2 on one TLS connection (RFC 9113), on the `h2` state machine.
 
 Replaces Twisted's `H2Connection`, which collects bodies. Owns streams, both flow controls and the
-limits of a connection; the exchanges are in `server_http2_exchange`.
+limits of a connection; the exchanges are in `http2_exchange`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -25,13 +25,11 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame
 
-from corvus_site.server_connection import Connection
-from corvus_site.server_head import Refused
-from corvus_site.server_http2_exchange import Http2Exchange
-from corvus_site.server_http2_head import parse_fields
-
-if TYPE_CHECKING:
-    from corvus_site.server import GatewayServer
+from corvus_site.server.connection import Connection
+from corvus_site.server.head import Refused
+from corvus_site.server.house import House
+from corvus_site.server.http2_exchange import Http2Exchange
+from corvus_site.server.http2_head import parse_fields
 
 MAX_STREAMS: Final = 128
 STREAM_WINDOW: Final = 128 * 1024
@@ -49,7 +47,7 @@ RESETS_PER_S: Final = 20
 class Http2Connection(Connection):
     """One client connection that speaks HTTP/2."""
 
-    def __init__(self, server: GatewayServer, *, secure: bool) -> None:
+    def __init__(self, server: House, *, secure: bool) -> None:
         super().__init__(server, secure=secure)
         self.streams: dict[int, Http2Exchange] = {}
         self.h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))

@@ -2,51 +2,38 @@
 
 Owns the process around the application: sockets, limits per client, time-outs, draining. Daphne's
 `Server` and `HTTPFactory` are subclassed; the protocols are our own, because a proxy's server must
-stream both ways (`server_http1`, `server_http2`, `server_websocket`, `server_tls`).
+stream both ways (`http1`, `http2`, `websocket`, `tls`).
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
-import importlib
 import ipaddress
-import logging
-import os
 import signal
 import socket
-import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from daphne.server import Server  # isort: skip - installs Daphne's reactor: comes first
 from daphne.http_protocol import HTTPFactory
 from twisted.internet import reactor
 
-from corvus_site.server_connection import Connection, address_of
-from corvus_site.server_exchange import Application
-from corvus_site.server_http1 import Http1Connection
-from corvus_site.server_http2 import Http2Connection
-from corvus_site.server_limits import ServerLimits
-from corvus_site.server_tls import TlsConnection, tls_context
+from corvus_site.server.connection import Connection, address_of
+from corvus_site.server.house import Application, Swept
+from corvus_site.server.http1 import Http1Connection
+from corvus_site.server.http2 import Http2Connection
+from corvus_site.server.limits import ServerLimits
+from corvus_site.server.tls import TlsConnection, tls_context
 
 BACKLOG: Final = 4096
 ACCEPTS_PER_TURN: Final = 64
 SWEEP_S: Final = 0.25
 DRAIN_LOOK_S: Final = 0.05
 CUT_S: Final = 2.0
-
-
-class Swept(Protocol):
-    """What the server asks of every connection."""
-
-    def sweep(self, now: float) -> None: ...
-    def drain(self) -> None: ...
-    def cut(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +113,10 @@ class GatewayServer(Server):  # type: ignore[misc]
     def now(self) -> float:
         """Give the loop's clock, in seconds."""
         return self._loop.time()
+
+    def protocol_for(self, alpn: str | None) -> Connection:
+        """Build the protocol that a TLS handshake agreed on."""
+        return self.factory.protocol_for(alpn)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run an application's coroutine; draining waits for it."""
@@ -232,68 +223,3 @@ class GatewayServer(Server):  # type: ignore[misc]
             await asyncio.wait(self.tasks, timeout=CUT_S)
         if self._sweeper is not None:
             self._sweeper.cancel()
-
-
-def application_from(path: str) -> Application:
-    """Import `package.module:attribute`. Raises ValueError."""
-    module, _, attribute = path.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute or "application")
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"--app: “{path}” is not allowed: {error}") from error
-    if not callable(found):
-        raise ValueError(f"--app: “{path}” is not allowed: not an ASGI application")
-    return cast(Application, found)
-
-
-def run(application: Application, options: ServerOptions) -> None:
-    """Serve an application until a signal ends it."""
-    GatewayServer(application, options).run()
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """`python -m corvus_site.server`: serve inherited sockets with limits from the environment."""
-    parser = argparse.ArgumentParser(prog="python -m corvus_site.server", description=main.__doc__)
-    parser.add_argument("--app", required=True, metavar="MODULE:NAME")
-    parser.add_argument("--fd", type=int, action="append", default=[], help="a listening socket")
-    parser.add_argument("--tls-fd", type=int, action="append", default=[])
-    parser.add_argument("--tls-cert", type=Path)
-    parser.add_argument("--tls-key", type=Path)
-    parser.add_argument("--listen", action="append", default=[], metavar="HOST:PORT")
-    parser.add_argument("--tls-listen", action="append", default=[], metavar="HOST:PORT")
-    given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
-    try:
-        options = ServerOptions(
-            sockets=_sockets(given.fd, given.listen),
-            tls_sockets=_sockets(given.tls_fd, given.tls_listen),
-            tls_certificate=given.tls_cert,
-            tls_key=given.tls_key,
-            limits=ServerLimits.from_environment(os.environ),
-        )
-        if not options.sockets + options.tls_sockets:
-            raise ValueError("--fd, --listen, --tls-fd or --tls-listen is needed")
-        if options.tls_sockets and not (options.tls_certificate and options.tls_key):
-            raise ValueError("TLS needs --tls-cert and --tls-key")
-        run(application_from(given.app), options)
-    except (OSError, ValueError) as error:
-        parser.exit(2, f"{parser.prog}: {error}\n")
-    return 0
-
-
-def _sockets(inherited: list[int], own: list[str]) -> tuple[socket.socket, ...]:
-    return (
-        *(socket.socket(fileno=number) for number in inherited),
-        *(own_socket(*_host_port(text)) for text in own),
-    )
-
-
-def _host_port(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"--listen: “{text}” is not allowed: host:port")
-    return host.strip("[]"), int(port)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

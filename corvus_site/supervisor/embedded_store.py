@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
-from corvus_site.children import Child
+from corvus_site.supervisor.children import Child
 
 
 class NoStoreProgram(Exception):

@@ -11,12 +11,10 @@ import contextlib
 import math
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from corvus_site.server_connection import Connection
-
-if TYPE_CHECKING:
-    from corvus_site.server import GatewayServer
+from corvus_site.server.connection import Connection
+from corvus_site.server.house import House
 
 READ_BYTES: Final = 64 * 1024
 
@@ -38,7 +36,7 @@ def tls_context(certificate: Path, key: Path, protocols: list[str]) -> ssl.SSLCo
 class TlsConnection(asyncio.Protocol):
     """The TLS side of one connection, and the transport of the protocol inside."""
 
-    def __init__(self, server: GatewayServer, context: ssl.SSLContext) -> None:
+    def __init__(self, server: House, context: ssl.SSLContext) -> None:
         self.server = server
         self.transport: asyncio.Transport
         self.deadline = math.inf
@@ -86,7 +84,7 @@ class TlsConnection(asyncio.Protocol):
             return
         self._flush()
         self.server.connections.discard(self)
-        inner = self._inner = self.server.factory.protocol_for(self._tls.selected_alpn_protocol())
+        inner = self._inner = self.server.protocol_for(self._tls.selected_alpn_protocol())
         inner.connection_made(self)
 
     def _read(self, inner: Connection) -> None:

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from corvus_site.server_chunks import ChunkedBody
-from corvus_site.server_connection import Connection
-from corvus_site.server_head import (
+from corvus_site.server.chunks import ChunkedBody
+from corvus_site.server.connection import Connection
+from corvus_site.server.head import (
     CHUNKED,
     Refused,
     RequestHead,
     check_unfinished,
     parse_head,
 )
-from corvus_site.server_http1_answer import refusal
-from corvus_site.server_http1_exchange import Http1Exchange
-from corvus_site.server_websocket import WebSocketExchange, handshake_refusal
-
-if TYPE_CHECKING:
-    from corvus_site.server import GatewayServer
+from corvus_site.server.house import House
+from corvus_site.server.http1_answer import refusal
+from corvus_site.server.http1_exchange import Http1Exchange
+from corvus_site.server.websocket import WebSocketExchange, handshake_refusal
 
 PIPELINE_HIGH_WATER: Final = 64 * 1024
 SKIPPED_BODY: Final = 64 * 1024
@@ -34,7 +32,7 @@ SKIPPED_BODY: Final = 64 * 1024
 class Http1Connection(Connection):
     """One client connection that speaks HTTP/1.1, and WebSocket after an upgrade."""
 
-    def __init__(self, server: GatewayServer, *, secure: bool) -> None:
+    def __init__(self, server: House, *, secure: bool) -> None:
         super().__init__(server, secure=secure)
         self.exchange: Http1Exchange | WebSocketExchange | None = None
         self._on_data: Callable[[bytes], None] = self._read_head

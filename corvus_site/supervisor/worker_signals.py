@@ -7,7 +7,7 @@ from pathlib import Path
 
 from celery.signals import beat_embedded_init, worker_ready
 
-from corvus_site.leash import tied_to
+from corvus_site.supervisor.leash import tied_to
 
 READY_FILE = "worker.ready"
 

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from pathlib import Path
 
-from corvus_site.children import Probe
+from corvus_site.supervisor.children import Probe
 
 ANSWER_WITHIN_S = 5.0
 

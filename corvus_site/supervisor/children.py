@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from corvus_site.leash import tied_to
-from corvus_site.say import Voice
+from corvus_site.supervisor.leash import tied_to
+from corvus_site.supervisor.say import Voice
 
 Probe = Callable[[], Awaitable[bool]]
 

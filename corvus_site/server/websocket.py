@@ -19,16 +19,10 @@ from wsproto.connection import Connection as Frames
 from wsproto.connection import ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 
-from corvus_site.server_exchange import (
-    BODY_HIGH_WATER,
-    ClientGone,
-    Message,
-    Scope,
-    Signal,
-    http_scope,
-)
-from corvus_site.server_head import Refused, RequestHead
-from corvus_site.server_http1_answer import (
+from corvus_site.server.exchange import BODY_HIGH_WATER, ClientGone, Signal, http_scope
+from corvus_site.server.head import Refused, RequestHead
+from corvus_site.server.house import Message, Scope
+from corvus_site.server.http1_answer import (
     LAST_CHUNK,
     Body,
     answer_head,
@@ -38,7 +32,7 @@ from corvus_site.server_http1_answer import (
 )
 
 if TYPE_CHECKING:
-    from corvus_site.server_http1 import Http1Connection
+    from corvus_site.server.http1 import Http1Connection
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from corvus_site.server_limits import ServerLimits
+from corvus_site.server.limits import ServerLimits
 
 Headers = list[tuple[bytes, bytes]]
 

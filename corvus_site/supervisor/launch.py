@@ -14,15 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corvus_site import backends, embedded_store, external_store, flags
-from corvus_site.child_environment import for_child, for_gateway, for_stranger
-from corvus_site.children import Child
-from corvus_site.data_folder import DataFolder, open_data_folder
+from corvus_site import backends
 from corvus_site.env import BadSetting, Effective, Source, load, unknown_names
-from corvus_site.listeners import loopback_of, open_listeners, url_of
-from corvus_site.probes import all_answer, answers_http, exists
-from corvus_site.say import Speaker, Voice
-from corvus_site.supervisor import Once, Plan, Stage
+from corvus_site.supervisor import embedded_store, external_store, flags
+from corvus_site.supervisor.child_environment import for_child, for_gateway, for_stranger
+from corvus_site.supervisor.children import Child
+from corvus_site.supervisor.data_folder import DataFolder, open_data_folder
+from corvus_site.supervisor.listeners import loopback_of, open_listeners, url_of
+from corvus_site.supervisor.plan import Once, Plan, Stage
+from corvus_site.supervisor.probes import all_answer, answers_http, exists
+from corvus_site.supervisor.say import Speaker, Voice
 
 PYTHON = sys.executable
 DEMO_SETTINGS = {"CORVUS_CAPACITY": "3", "CORVUS_ACTIVE_TTL": "60s"}
@@ -188,7 +189,7 @@ def _worker(prepared: Prepared, environ: dict[str, str]) -> Child:
     schedule = str(prepared.folder.path / "schedule")
     ready = prepared.folder.run / "worker.ready"
     options = ("--pool", "threads", "-c", "2", "-B", "-s", schedule)
-    signals = ("--include", "corvus_site.worker_signals")
+    signals = ("--include", "corvus_site.supervisor.worker_signals")
     return Child(
         name="worker",
         argv=(PYTHON, "-m", "celery", "-q", "-A", "corvus_site", "worker", *options, *signals),
@@ -208,7 +209,7 @@ def _console(prepared: Prepared, effective: Effective, environ: dict[str, str]) 
     secure = prepared.console_is_secure
     if secure:
         # Only now: this import is the slowest of all, and a console on loopback needs none.
-        from corvus_site.console_certificate import ensure_certificate
+        from corvus_site.supervisor.console_certificate import ensure_certificate
 
         try:
             files = ensure_certificate(
@@ -235,7 +236,7 @@ def _demo(listener: socket.socket, environ: dict[str, str]) -> Child:
     host, port = loopback_of(listener)
     return Child(
         name="demo",
-        argv=(PYTHON, "-m", "corvus_site.demo_origin", "--fd", str(listener.fileno())),
+        argv=(PYTHON, "-m", "corvus_site.demo", "--fd", str(listener.fileno())),
         environ=for_stranger(environ),
         pass_fds=(listener.fileno(),),
         ready=lambda: answers_http(host, port, "/healthz"),

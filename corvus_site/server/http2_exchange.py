@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
-from corvus_site.server_exchange import ClientGone, Exchange, Message, Scope, Signal, http_scope
-from corvus_site.server_head import Refused, RequestHead
-from corvus_site.server_http1_answer import date_value
+from corvus_site.server.exchange import ClientGone, Exchange, Signal, http_scope
+from corvus_site.server.head import Refused, RequestHead
+from corvus_site.server.house import Message, Scope
+from corvus_site.server.http1_answer import date_value
 
 if TYPE_CHECKING:
-    from corvus_site.server_http2 import Http2Connection
+    from corvus_site.server.http2 import Http2Connection
 
 logger = logging.getLogger(__name__)
 

@@ -1,51 +1,23 @@
 """Starts, watches and stops a plan of processes: `manage.py up` and `make run`.
 
-The plan is data (`corvus_site.launch` makes the product's, tests make their own). This module owns
-the order: start stage by stage, keep alive, drain stage by stage. No Django is imported here.
+The plan is data (`launch` makes the product's, tests make their own). This module owns the order:
+start stage by stage, keep alive, drain stage by stage. No Django is imported here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-import socket
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 
-from corvus_site.children import Child, ChildFailed, Keeper, run_once
-from corvus_site.say import Speaker, Voice
+from corvus_site.supervisor.children import ChildFailed, Keeper, run_once
+from corvus_site.supervisor.plan import Once, Plan, Stage
+from corvus_site.supervisor.say import Voice
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SAME_STOP_S = 0.5
 """Signals so close together are one: `make` hands on what the whole process group gets anyway."""
-
-
-@dataclass(frozen=True, slots=True)
-class Once:
-    """A command that must end well before the next stage; `heed` gets what it printed."""
-
-    child: Child
-    heed: Callable[[str], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Children that start together; the next stage waits until all of them are ready."""
-
-    children: tuple[Child, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to start, in order, and which listening sockets are held for the children."""
-
-    steps: Sequence[Once | Stage]
-    listeners: Sequence[socket.socket] = ()
-    greeting: Callable[[], Sequence[str]] = field(default=tuple)
 
 
 class Supervisor:
@@ -140,23 +112,3 @@ async def supervise(plan: Plan, voice: Voice) -> int:
         for number in heeded:  # everything has stopped: one more must not spoil the exit status
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run `manage.py up`; give 0 for an orderly stop, 1 for a failed start, 2 for a bad setting."""
-    from corvus_site import launch  # keeps this module free of what the product's plan needs
-    from corvus_site.env import BadSetting
-
-    speaker = Speaker(sys.stdout)
-    try:
-        with contextlib.closing(launch.prepare(arguments, speaker)) as prepared:
-            return asyncio.run(supervise(prepared.plan, speaker))
-    except BadSetting as bad:
-        sys.stderr.write(f"error: {bad}\n")
-        return 2
-    finally:
-        speaker.close()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

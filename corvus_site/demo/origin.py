@@ -1,6 +1,6 @@
 """The demo origin: a small ticket shop that really falls over above its limit (`demo_shop`).
 
-Plain asyncio, no Django. By itself: `python -m corvus_site.demo_origin --listen 127.0.0.1:8090`.
+Plain asyncio, no Django. By itself: `python -m corvus_site.demo --listen 127.0.0.1:8090`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from wsproto.events import (
 from wsproto.events import Request as Handshake
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from corvus_site import demo_pages as pages
-from corvus_site.demo_http import MOST_HEAD, Answer, BadRequest, Request, keeps_alive, read_request
-from corvus_site.demo_shop import Mood, Shop
+from corvus_site.demo import pages
+from corvus_site.demo.http import MOST_HEAD, Answer, BadRequest, Request, keeps_alive, read_request
+from corvus_site.demo.shop import Mood, Shop
 
 COOKIE = "demo_shop"
 TICKETS = 2_400
@@ -247,7 +247,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     listener.setblocking(False)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(listener, max(1, given.limit)))
-
-
-if __name__ == "__main__":
-    main()

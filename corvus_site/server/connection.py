@@ -12,12 +12,10 @@ import math
 import socket
 import struct
 import termios
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from corvus_site.server_exchange import Address, Signal
-
-if TYPE_CHECKING:
-    from corvus_site.server import GatewayServer
+from corvus_site.server.exchange import Signal
+from corvus_site.server.house import Address, House
 
 TURN_BYTES: Final = 32 * 1024
 """A sender of a part of this size lets other exchanges run before its next one."""
@@ -56,7 +54,7 @@ def address_of(value: object) -> Address | None:
 class Connection(asyncio.Protocol):
     """Base of the HTTP/1.1 and HTTP/2 connections."""
 
-    def __init__(self, server: GatewayServer, *, secure: bool) -> None:
+    def __init__(self, server: House, *, secure: bool) -> None:
         self.server = server
         self.secure = secure
         self.transport: Transport

@@ -9,9 +9,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from corvus_site.server_exchange import ClientGone, Exchange, Message, http_scope
-from corvus_site.server_head import Refused, RequestHead
-from corvus_site.server_http1_answer import (
+from corvus_site.server.exchange import ClientGone, Exchange, http_scope
+from corvus_site.server.head import Refused, RequestHead
+from corvus_site.server.house import Message
+from corvus_site.server.http1_answer import (
     LAST_CHUNK,
     Body,
     answer_head,
@@ -21,7 +22,7 @@ from corvus_site.server_http1_answer import (
 )
 
 if TYPE_CHECKING:
-    from corvus_site.server_http1 import Http1Connection
+    from corvus_site.server.http1 import Http1Connection
 
 logger = logging.getLogger(__name__)
 
