@@ -11,7 +11,7 @@ from corvus_site.secrets_file import SECRET_FILE, ensure_secret, write_private
 from corvus_site.supervisor import embedded_store, external_store
 from corvus_site.supervisor.data_folder import DataFolder
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def for_child(folder: DataFolder, effective: Effective, given: Mapping[str, str]) -> dict[str, str]:
