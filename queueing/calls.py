@@ -36,6 +36,7 @@ _CONFIG_FIELDS = (
     "max_queue",
     "entries_per_minute",
     "polls_per_second",
+    "on_outage",
 )
 
 

@@ -81,6 +81,7 @@ class Resources:
     in_force: InForce | None = None
     counters: Counter[str] = field(default_factory=Counter)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    is_published: bool = False  # the store held a configuration at the last look
     problem: str = "no configuration has been published yet"
 
     def operations(self) -> Operations:
@@ -153,7 +154,7 @@ async def open_resources(environment: GatewayEnvironment) -> Resources:
         sessions=SessionsSeen(connection, environment.secret),
     )
     await _first_configuration(resources)
-    ticker = Ticker(store, breaker, clock, running)
+    ticker = Ticker(store, breaker, clock, running, lambda: resources.is_published)
     resources.tasks = [
         asyncio.create_task(ticker.run(resources.live), name="ticker"),
         asyncio.create_task(_follow(resources), name="configuration"),
@@ -188,6 +189,7 @@ async def _take_from_store(resources: Resources) -> None:
     call = resources.connection.call
     version = await call("GET", VERSION_KEY, repeatable=True)
     current = resources.in_force.plan.snapshot.version if resources.in_force else -1
+    resources.is_published = isinstance(version, bytes)
     if not isinstance(version, bytes) or int(version) == current:
         return
     raw = await call("GET", SNAPSHOT_KEY, repeatable=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -30,12 +30,19 @@ class Ticker:
     """Drives the rooms of the configuration in force."""
 
     def __init__(
-        self, store: RoomStore, breaker: Breaker, clock: StoreClock, running: Running
+        self,
+        store: RoomStore,
+        breaker: Breaker,
+        clock: StoreClock,
+        running: Running,
+        is_published: Callable[[], bool],
     ) -> None:
+        """`is_published`: the store holds a configuration: a room without one is new, not lost."""
         self._store = store
         self._breaker = breaker
         self._clock = clock
         self._running = running
+        self._is_published = is_published
         self._next: dict[str, float] = {}
 
     async def run(self, rooms: dict[RoomId, LiveRoom]) -> None:
@@ -76,6 +83,8 @@ class Ticker:
         """Count those in who were let in without the script, before anybody is promoted."""
         if not room.outage_entries:
             return
+        if not (await self._store.stats(room.id)).config_version:
+            await self._store.recover(room.config)  # it came back empty: nobody is promoted yet
         entrants = list(room.outage_entries)
         await self._store.adopt(room.id, entrants)
         del room.outage_entries[: len(entrants)]
@@ -96,7 +105,7 @@ class Ticker:
         """Bring the store up to the configuration in force, or back to it after a loss."""
         if tick.config_version >= room.config.version:
             room.configured = tick.config_version
-        elif room.configured and not tick.config_version:
+        elif not tick.config_version and (room.configured or not self._is_published()):
             log.error("the store has lost the room", room=room.id)
             await self._store.recover(room.config)
         else:

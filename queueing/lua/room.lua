@@ -36,6 +36,8 @@ local SWEEP = 25 -- slots freed, people parked and people forgotten in a call, t
 local PROMOTE = 25 -- grants in a call
 local DIRECT = 100 -- as few living (or ghosts) as this are looked at one by one
 local GAP_MS = 5000 -- room time stands still in longer gaps
+local OUTAGE_MS = 2000 -- gateways tick more often: in a longer gap none of them reached the store
+local ADOPT_MS = 1000 -- after it, nobody is admitted until gateways have said whom they let in meanwhile
 local BEACON_MS = 15000 -- a closed page counts as silent after this
 local LAPSES = 3 -- the lapse that makes a miss
 local EXTENSIONS = 10
@@ -48,13 +50,14 @@ local n = {} -- people: queue (with ghosts), living, parked, granted, active
 local added = {} -- counters to add at the end of the call
 local flow = {} -- grants, and their number at the beginning of this and of the previous window
 local more = false -- a bound was hit
+local returned = false -- the store was out of reach for an open room until just now
 
 -- Reading and writing what the room is ------------------------------------------------------------
 
 local FIELDS = {
   'version', 'clock', 'test_clock', 'epoch', 'reset_ms', 'journal', 'hold_until', 'flow', 'mode', 'unit',
   'capacity', 'rate', 'active_ttl_ms', 'absolute_ttl_ms', 'grant_ttl_ms', 'queue_ttl_ms',
-  'return_window_ms', 'max_queue', 'entries_per_minute', 'polls_per_second', 'events_kept',
+  'return_window_ms', 'max_queue', 'entries_per_minute', 'polls_per_second', 'events_kept', 'on_outage',
 }
 
 local function load_config()
@@ -80,11 +83,18 @@ local function read_clock()
     if gap > 0 and gap <= GAP_MS then
       clock = clock + gap
     end
+    if gap > OUTAGE_MS and cfg.on_outage == 'open' then
+      cfg.hold_until = math.max(cfg.hold_until, clock + ADOPT_MS)
+      returned = true
+    end
   end
 end
 
 local function save_clock()
   call('HSET', CONFIG, 'clock', string.format('%.0f,%.0f', clock, now))
+  if returned then
+    call('HSET', CONFIG, 'hold_until', cfg.hold_until)
+  end
 end
 
 local function cutoff()

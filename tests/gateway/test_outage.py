@@ -118,8 +118,11 @@ async def test_wr_61_an_open_room_lets_in_a_bounded_number_and_counts_them_first
     assert totals["adopted"] == len(entered)
     assert totals["overshoot"] == len(entered), "counted as above the capacity, not in silence"
     others = [v for v in visitors[2:] if v not in entered]
-    late = await together(others, lambda v: v.get("/"))
-    assert {r.status for r in late} == {429}, "nobody is promoted while the room is too full"
+    held = True
+    while held:  # for a second nobody is admitted, so that every gateway can count its own in
+        late = {r.status for r in await together(others, lambda v: v.get("/"))}
+        assert late <= {429, 503}, "nobody is promoted while the room is too full"
+        held = 503 in late
     await together(visitors, lambda v: v.close())
 
 

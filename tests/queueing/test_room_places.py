@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queueing import calls
-from queueing.config import Mode, Unit
+from queueing.config import Mode, OnOutage, Unit
 from queueing.keys import PARTS
 from queueing.places import State
 from tests.support.stage import ROOM, Stage, sid
@@ -391,6 +391,32 @@ def test_wr_63_a_room_without_its_data_admits_nobody(valkey: Valkey) -> None:
         stage.pass_time(60_000)
         assert not stage.tick().hold
         assert stage.enter(0).state is State.ACTIVE
+
+
+def test_wr_61_an_open_room_admits_nobody_until_outage_entrants_are_counted(
+    valkey: Valkey,
+) -> None:
+    with full_room(valkey, capacity=2, on_outage=OnOutage.OPEN) as stage:
+        stage.release(0)
+        stage.release(1)
+        assert stage.settle().counts.granted == 2
+        stage.enter_all((2, 3))
+        stage.release(2)  # one slot is free when the store goes away
+        stage.now += 60_000
+        assert stage.tick().hold
+        assert stage.state(9) is State.HOLD
+        stage.run(calls.adopt(ROOM, [sid(50)]))
+        stage.pass_time(1_000)
+        counts = stage.settle().counts
+        assert (counts.active, counts.granted) == (2, 0), "the adopted one has the free slot"
+        stage.now += 1_999
+        assert not stage.tick().hold, "an ordinary pause between two ticks is no outage"
+
+
+def test_wr_61_a_closed_room_goes_on_at_once_after_an_outage(valkey: Valkey) -> None:
+    with full_room(valkey) as stage:
+        stage.now += 60_000
+        assert not stage.tick().hold
 
 
 def test_a_configuration_lost_beside_a_living_line_holds_too(valkey: Valkey) -> None:
