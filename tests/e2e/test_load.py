@@ -26,7 +26,7 @@ from tests.support.valkey import Valkey, running_valkey
 
 SECRET = "a master key that only this test knows"
 CAPACITY = 8
-CROWD = 90
+CROWD = 70
 STAY_S = 0.4
 STATUS = "/__corvus/wr/main/status"
 LEAVE = "/__corvus/wr/main/leave"
