@@ -7,6 +7,7 @@ Facts → `decide` → the room's stage → origin or answer. Everything an exch
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -31,6 +32,9 @@ log = structlog.get_logger("corvus.gateway")
 
 Scope = dict[str, Any]
 _RETRY = [(b"retry-after", b"1")]
+_PROCESS = os.urandom(4).hex()
+"""With a running number this makes request ids: unique in the logs, and no secret."""
+_numbers = itertools.count(1)
 
 
 class Gateway:
@@ -87,7 +91,8 @@ class Gateway:
         in_force: InForce,
     ) -> None:
         started = time.monotonic()
-        exchange = read_exchange(scope, in_force.plan.clients, os.urandom(8).hex())
+        request_id = f"{_PROCESS}{next(_numbers):08x}"
+        exchange = read_exchange(scope, in_force.plan.clients, request_id)
         sent = Sent(send)
         why = "failed"
         try:

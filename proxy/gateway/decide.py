@@ -12,7 +12,6 @@ from proxy.gateway.paths import (
     AmbiguousPath,
     BadPath,
     Readings,
-    all_match,
     is_reserved,
     readings,
 )
@@ -71,7 +70,7 @@ def decide(exchange: Exchange, plan: Plan) -> Route:
 
 
 def _tier(seen: Readings, site: Site) -> Route:
-    if all_match(site.bypass, seen):
+    if site.bypass.hold(seen):
         return ToOrigin(site, None, "bypass")
     try:
         room = site.rooms.governing(seen)

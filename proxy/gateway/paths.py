@@ -177,13 +177,30 @@ def matches(rule: PathRule, readings: Readings) -> bool:
     return any(rule.match(reading) for reading in readings)
 
 
-def all_match(rules: Sequence[PathRule], readings: Readings) -> bool:
-    """Say whether every reading falls under some rule: for what lets people through.
+class PathSet:
+    """Rules of one kind, asked together; one look-up a reading, whatever their number."""
 
-    The strictest tier of any reading counts, so a bypass must hold however the origin reads the
-    path.
-    """
-    return all(any(rule.match(reading) for rule in rules) for reading in readings)
+    __slots__ = ("_exact", "_starts")
+
+    def __init__(self, patterns: Iterable[str], *, insensitive: bool = False) -> None:
+        """Compile patterns.
+
+        Raises:
+            ValueError: a pattern that is none, see `PathRule.compile`.
+        """
+        rules = [PathRule.compile(pattern, insensitive=insensitive) for pattern in patterns]
+        self._exact = frozenset(rule.base for rule in rules)
+        self._starts = tuple(rule.base + "/" for rule in rules if rule.below)
+
+    def hold(self, readings: Readings) -> bool:
+        """Say whether every reading falls under some rule: for what lets people through.
+
+        The strictest tier of any reading counts, so a bypass must hold however the origin reads
+        the path.
+        """
+        return all(
+            reading in self._exact or reading.startswith(self._starts) for reading in readings
+        )
 
 
 class Territory(Generic[T]):

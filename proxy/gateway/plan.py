@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abuse.addresses import ClientFinder, TrustedNetworks
-from proxy.gateway.paths import PathRule, Territory
+from proxy.gateway.paths import PathSet, Territory
 from proxy.gateway.snapshot import Host, Snapshot
 from proxy.gateway.upstream_messages import Origin, parse_origin
 from queueing.config import RoomId
@@ -20,7 +20,7 @@ class Site:
 
     host: Host
     origin: Origin
-    bypass: tuple[PathRule, ...]
+    bypass: PathSet
     rooms: Territory[RoomId]
     insensitive: bool
 
@@ -76,7 +76,7 @@ def _site(host: Host, snapshot: Snapshot) -> Site:
             connect_timeout_s=snapshot.settings.connect_timeout_s,
             response_timeout_s=snapshot.settings.upstream_timeout_s,
         ),
-        bypass=tuple(PathRule.compile(p, insensitive=insensitive) for p in host.bypass),
+        bypass=PathSet(host.bypass, insensitive=insensitive),
         rooms=Territory(((r.path, r.room) for r in host.rooms), insensitive=insensitive),
         insensitive=insensitive,
     )
