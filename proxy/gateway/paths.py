@@ -7,7 +7,7 @@ and forwards the bytes as they came (design §3 “Paths”, WR-43). Rules are c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
