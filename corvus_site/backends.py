@@ -37,9 +37,7 @@ def embedded_store_url(folder: Path) -> str:
 
 
 def console_hosts(listen: HostPort | None, given: Sequence[str]) -> list[str]:
-    """Name the hosts that the console answers to; on loopback only its own, against DNS
-    rebinding.
-    """
+    """Name the hosts that the console answers to; on loopback only its own (DNS rebinding)."""
     if given:
         return [*given, *_LOOPBACK]
     if listen is None or listen.is_loopback:

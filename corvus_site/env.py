@@ -1,8 +1,7 @@
 """Where the value of a setting comes from: the console, a flag, the environment or the default.
 
 Pure but for reading `NAME_FILE` secrets; imports no Django, for the supervisor reads settings
-before there is one.
-The settings themselves are declared in `corvus_site.setting_list`.
+before there is one. The settings themselves are declared in `corvus_site.setting_list`.
 """
 
 from __future__ import annotations
@@ -94,9 +93,7 @@ class Effective:
         return SETTINGS.values()
 
     def problems(self, saved: Mapping[str, str]) -> list[BadSetting]:
-        """Name everything that `saved` would make wrong; empty when all of it can stand
-        together.
-        """
+        """Name everything that `saved` would make wrong; empty when all can stand together."""
         found: list[BadSetting] = []
         held = dict(self._held)
         for name, text in saved.items():
@@ -231,9 +228,7 @@ def _from_environment(setting: Setting, environ: Mapping[str, str]) -> str:
 
 
 def export_flags(flags: Mapping[str, str]) -> dict[str, str]:
-    """Give the environment entry that hands `flags` down to a child, so that their source stays
-    known.
-    """
+    """Give the environment entry that hands `flags` to a child, which then knows their source."""
     return {FLAGS_VARIABLE: json.dumps(dict(flags), sort_keys=True)}
 
 

@@ -1,5 +1,4 @@
-"""How log lines look: one event a line, as text or as JSON, from structlog and from `logging`
-alike.
+"""How log lines look: one event a line, as text or JSON, from structlog and `logging` alike.
 
 No Django: gateway, console, worker and supervisor all call `configure` once, at their start.
 """

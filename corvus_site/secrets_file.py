@@ -1,7 +1,7 @@
 """The master secret and what is derived from it.
 
-No Django: the supervisor makes the secret before there is one. Files are 0600, written whole or
-not at all.
+No Django: the supervisor makes the secret before there is one. Files are 0600,
+written whole or not at all.
 """
 
 from __future__ import annotations
@@ -51,7 +51,5 @@ def ensure_secret(data_dir: Path) -> str:
 
 
 def derive(secret: str, purpose: str) -> str:
-    """Give a key for one purpose; knowing it tells nothing of the master secret or of other
-    keys.
-    """
+    """Give a key for one purpose, which tells nothing of the master secret or of other keys."""
     return hmac.new(secret.encode(), f"corvus:{purpose}".encode(), hashlib.sha256).hexdigest()

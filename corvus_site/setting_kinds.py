@@ -1,8 +1,7 @@
 """How the text of a setting becomes a value, one small function per kind.
 
 Pure. Each reader takes the text and the setting's bounds and gives the value, or raises
-`ValueError`;
-what would be allowed is said by `Setting.allowed`, as the end of the sentence “it must be …”.
+`ValueError`. `Setting.allowed` says what would be allowed, as the end of “It must be …”.
 """
 
 from __future__ import annotations
@@ -64,8 +63,9 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The least and greatest value: numbers as they are, durations in seconds, secrets and texts
-    in characters.
+    """The least and greatest value.
+
+    Numbers as they are, durations in seconds, secrets and texts in characters.
     """
 
     low: float | None = None
@@ -93,16 +93,12 @@ class Setting:
 
     @property
     def secret(self) -> bool:
-        """Tell whether the value is never printed and never stored, and may come from
-        `NAME_FILE`.
-        """
+        """Tell whether the value is never printed nor stored, and may come from `NAME_FILE`."""
         return self.kind is Kind.SECRET or self.name in _WITH_PASSWORDS
 
     @property
     def savable(self) -> bool:
-        """Tell whether the console can save it: it takes effect without a restart and is no
-        secret.
-        """
+        """Tell whether the console can save it: it needs no restart and is no secret."""
         return not self.restart and not self.secret
 
     @property

@@ -52,9 +52,8 @@ _PROCESSES = (
         kind=Kind.HOSTS,
         restart=True,
         help="Names by which operators may address the console, separated by commas. Empty:"
-        " localhost,"
-        " loopback addresses and the host of CORVUS_CONSOLE_LISTEN; any name when that is every"
-        " interface.",
+        " localhost, loopback addresses and the host of CORVUS_CONSOLE_LISTEN; any name when that"
+        " is every interface.",
     ),
     Setting(
         name="CORVUS_LOG_FORMAT",
@@ -133,8 +132,7 @@ _SECRETS = (
         bounds=Bounds(32),
         restart=True,
         help="Master key of passes and tickets, at least 32 characters. Empty: one is generated"
-        " into the data"
-        " folder. Every machine that shares a store needs the same one.",
+        " into the data folder. Every machine that shares a store needs the same one.",
     ),
     Setting(
         name="CORVUS_SETUP_TOKEN",
@@ -150,8 +148,7 @@ _SECRETS = (
         bounds=Bounds(12),
         restart=True,
         help="Bearer token of the gateway's operator addresses (/__corvus/stats, cap, abuse), at"
-        " least 12"
-        " characters. Empty: those addresses answer 404.",
+        " least 12 characters. Empty: those addresses answer 404.",
     ),
 )
 

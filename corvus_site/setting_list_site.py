@@ -29,9 +29,8 @@ ROOM = (
         Kind.INTEGER,
         "434",
         "capacity",
-        "How many may be inside at once: visitors, or page requests, as CORVUS_CAPACITY_UNIT"
-        " says. 0: hold,"
-        " nobody is let in.",
+        "How many may be inside at once: visitors, or page requests, as CORVUS_CAPACITY_UNIT says."
+        " 0: hold, nobody is let in.",
     ),
     _room(
         "CORVUS_CAPACITY_UNIT",
@@ -127,8 +126,7 @@ ROOM = (
         "closed",
         "on_outage",
         "What newcomers meet while the store cannot be reached: closed (try again later) or open"
-        " (let in at"
-        " CORVUS_OPEN_RATE).",
+        " (let in at CORVUS_OPEN_RATE).",
         ("closed", "open"),
     ),
     _room(

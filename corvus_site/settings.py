@@ -1,7 +1,7 @@
 """Django's settings, once for every process of the control plane: no forks for debugging or tests.
 
-What an operator sets is declared in `corvus_site.setting_list`; this module turns it into Django's
-terms.
+What an operator sets is declared in `corvus_site.setting_list`; here it is turned into
+Django's terms.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The one-time setup token: only its hash lies in the data folder, 0600; using it removes it. No
-Django.
+"""The one-time setup token: only its hash lies in the data folder, and using it removes it.
+
+No Django. The file is 0600.
 """
 
 from __future__ import annotations

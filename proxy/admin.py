@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.contrib import admin, messages
@@ -187,8 +188,6 @@ class ConfigVersionAdmin(ReadOnly):
     @admin.display(description="document")
     def readable(self, version: ConfigVersion) -> str:
         """Show the document with indentation."""
-        import json
-
         text = json.dumps(json.loads(version.document), indent=2, ensure_ascii=False)
         return format_html('<pre class="corvus-document">{}</pre>', text)
 

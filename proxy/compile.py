@@ -1,5 +1,6 @@
-"""From models and effective settings to the gateway's snapshot. Reads only; `proxy.services`
-publishes.
+"""From models and effective settings to the gateway's snapshot.
+
+Reads only; `proxy.publishing` writes what this gives.
 """
 
 from __future__ import annotations

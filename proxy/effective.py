@@ -1,5 +1,4 @@
-"""What `proxy` needs to know of settings: the shape of `corvus_site.env.Effective`, without its
-module.
+"""What `proxy` needs to know of settings: the shape of `corvus_site.env.Effective`.
 
 The project puts the real one into Django's settings as `CORVUS`; apps may not import the project.
 """

@@ -9,7 +9,7 @@ from typing import Any
 from django import forms
 
 from proxy.effective import Declared, Effective
-from proxy.models import ProxyHost
+from proxy.models import HostName, ProxyHost
 from proxy.names import clean_names
 
 
@@ -19,8 +19,8 @@ class ProxyHostForm(forms.ModelForm):  # type: ignore[type-arg]
     host_names = forms.CharField(
         label="Host names",
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        help_text="One a line, such as www.example.org. * answers for every name no other host"
-        " has.",
+        help_text="One a line, such as www.example.org. * answers for every name that no other"
+        " host has.",
     )
 
     class Meta:
@@ -46,8 +46,6 @@ class ProxyHostForm(forms.ModelForm):  # type: ignore[type-arg]
             names = clean_names(self.cleaned_data["host_names"])
         except ValueError as error:
             raise forms.ValidationError(str(error)) from None
-        from proxy.models import HostName
-
         taken = HostName.objects.filter(name__in=names).exclude(host_id=self.instance.pk)
         if other := taken.select_related("host").first():
             raise forms.ValidationError(f"{other.name} belongs to the host “{other.host}” already.")

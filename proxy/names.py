@@ -1,7 +1,6 @@
 """Host names, origins and path rules in the one form that the snapshot carries. Pure.
 
-Each function gives that form or raises `ValueError` with one sentence: the value and what is
-allowed.
+Each function gives that form or raises `ValueError` with one sentence: the value, what is allowed.
 """
 
 from __future__ import annotations

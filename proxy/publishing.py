@@ -1,9 +1,8 @@
 """Publishing: one whole, validated configuration into database and store.
 
 The version's row is written in the transaction of the change that it is about; once that is
-committed it
-goes to the store. A store that is down leaves the row undelivered, and `keep_published` tries
-again.
+committed it goes to the store. A store that is down leaves the row undelivered, and
+`keep_published` tries again.
 """
 
 from __future__ import annotations

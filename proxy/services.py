@@ -1,6 +1,4 @@
-"""Every change of hosts, settings and keys: keyword-only, in one transaction that also publishes
-it.
-"""
+"""Every change of hosts, settings and keys, each in one transaction that also publishes it."""
 
 from __future__ import annotations
 
@@ -207,8 +205,7 @@ def rotate_secret(*, author: str, force: bool = False) -> int:
     """Begin a new generation of signing keys and publish it; gives its number (WR-28).
 
     The generation before still verifies. A second rotation within the longest life of a pass would
-    make
-    living passes worthless.
+    make living passes worthless.
 
     Raises:
         TooSoon: that is so, and `force` is not given.

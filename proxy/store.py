@@ -40,8 +40,7 @@ def held(client: Any) -> tuple[int, bytes] | None:
 def deliver(client: Any, *, number: int, document: bytes, pages: Mapping[str, bytes]) -> bool:
     """Put one configuration into the store, whole, unless a newer one is there.
 
-    `pages` are the page bundle and the operators' own pages, by the digests that the document
-    names.
+    `pages` are the page bundle and the operators' own pages, by the document's digests.
 
     Returns:
         False when the store already holds a higher number.

@@ -75,8 +75,7 @@ ACTS = {
             "release",
             "Emergency release",
             "Everyone inside loses the slot at once, whatever they are doing, and joins the line"
-            " like"
-            " a newcomer. The line is then served.",
+            " like a newcomer. The line is then served.",
             _release,
         ),
         Act(

@@ -1,8 +1,7 @@
 """The names of a room's keys in the store, and nothing else.
 
-Pure. All keys of a room carry the hash tag `{room}`, so that a Redis Cluster keeps them on one
-node and
-one script call may touch them all. Only `queueing.calls` and `queueing.store` use this module.
+Pure. All keys of a room carry the hash tag `{room}`, so that a Redis Cluster keeps them on one node
+and one script call may touch them all. Only `queueing.calls` and `queueing.store` use this module.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ PARTS = (
     "events",  # stream: every transition, capped
     "journal",  # stream: revocations, expulsions, resets; ids `<n>-0`, contiguous
 )
-"""The script's KEYS in their order; one more follows that depends on the call (`client` or
-`checks`).
-"""
+"""The script's KEYS in their order; `client` or `checks` follows as the call needs it."""
 
 
 @lru_cache(maxsize=1024)

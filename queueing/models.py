@@ -1,5 +1,6 @@
-"""The waiting room as operators keep it. What it means lies in `queueing.config`; writes in
-`queueing.services`.
+"""The waiting room as operators keep it.
+
+What its values mean lies in `queueing.config`; writes lie in `queueing.services`.
 """
 
 from __future__ import annotations
@@ -100,10 +101,8 @@ class Room(models.Model):
         "idle limit",
         default=300_000,
         help_text="How long someone inside may do nothing before the slot is free for the next,"
-        " such as 5m."
-        " At least twice the pass renewal: somebody idle for less than the idle limit minus the"
-        " pass renewal"
-        " never loses the slot.",
+        " such as 5m. At least twice the pass renewal: somebody idle for less than the idle limit"
+        " minus the pass renewal never loses the slot.",
     )
     absolute_ttl_ms = DurationField(
         "longest stay",
@@ -114,15 +113,13 @@ class Room(models.Model):
         "longest stay cannot be extended",
         default=False,
         help_text="Visitors are told the limit from the start and cannot lengthen it. Otherwise"
-        " they can, ten"
-        " times at least.",
+        " they can, ten times at least.",
     )
     refresh_ms = DurationField(
         "pass renewal",
         default=15_000,
         help_text="How often a visitor's pass is renewed, such as 15s. Shorter notices absence"
-        " sooner, longer"
-        " costs the store less.",
+        " sooner, longer costs the store less.",
     )
     grant_ttl_ms = DurationField(
         "claim time",
@@ -133,15 +130,13 @@ class Room(models.Model):
         "silence allowed",
         default=135_000,
         help_text="How long someone waiting may be silent before others are let past, such as"
-        " 135s. The number"
-        " is kept. Hidden tabs check in once a minute.",
+        " 135s. The number is kept. Hidden tabs check in once a minute.",
     )
     return_window_ms = DurationField(
         "return window",
         default=600_000,
         help_text="How long the place of someone silent is kept, counted from the last sign of"
-        " life, such as"
-        " 10m. At least the silence allowed.",
+        " life, such as 10m. At least the silence allowed.",
     )
     admit_ttl_ms = DurationField(
         "pass lifetime",
@@ -159,8 +154,7 @@ class Room(models.Model):
         60,
         "new places per address and minute",
         "New places that one address (one /64 for IPv6) may take in a minute. People who have a"
-        " place are"
-        " not touched. 0: no limit.",
+        " place are not touched. 0: no limit.",
     )
     polls_per_second = _number(
         "polls_per_second",
@@ -173,8 +167,7 @@ class Room(models.Model):
         max_length=8,
         choices=ON_OUTAGE,
         help_text="What newcomers meet while Valkey or Redis cannot be reached. People inside stay"
-        " inside"
-        " either way.",
+        " inside either way.",
     )
     open_rate = _number(
         "open_rate",
@@ -192,8 +185,7 @@ class Room(models.Model):
         max_length=8,
         choices=INSIDE_NOW,
         help_text="What happens to people who are on the site when the room begins. “Keep” needs"
-        " the session"
-        " cookie's name on the proxy host.",
+        " the session cookie's name on the proxy host.",
     )
     reject_status = models.PositiveSmallIntegerField(
         "answer while rejecting",

@@ -107,17 +107,16 @@ def closed_states() -> Mapping[str, tuple[str, str, str]]:
             _("Cookies are needed"),
             _(
                 "Your browser did not keep our cookie. We need one cookie to remember your place."
-                " Allow cookies for this site, or open this page in your usual browser, and try "
-                "again."
+                " Allow cookies for this site, or open this page in your usual browser, and try"
+                " again."
             ),
         ),
         "cookies_broken": (
             _("Place cannot be kept"),
             _("Your place cannot be kept"),
             _(
-                "This site is set up in such a way that your browser cannot store its cookie. "
-                "This is not your fault, and trying again will not help. Please tell the "
-                "operator."
+                "This site is set up in such a way that your browser cannot store its cookie. This"
+                " is not your fault, and trying again will not help. Please tell the operator."
             ),
         ),
         "busy": (
@@ -225,8 +224,8 @@ def live_words() -> Mapping[str, str]:
         "opens": _("Access opens again in {time}."),
         "every": _("This page reloads every {time}."),
         "returned": _(
-            "Your place moved back because people who had been away returned to their older "
-            "numbers."
+            "Your place moved back because people who had been away returned to their older"
+            " numbers."
         ),
         "rank": _("Your place moved back because people with priority joined the line."),
         "operator": _("Your place moved back because the operator changed the line."),

@@ -46,9 +46,7 @@ def own_pages() -> dict[str, str]:
 
 
 def live_stats(room_ids: Iterable[str]) -> dict[str, Stats]:
-    """Give the live counters of rooms; a room is missing when the store cannot say (never an
-    error).
-    """
+    """Give the live counters of rooms; a room is missing when the store cannot say."""
     from queueing.store import StoreError
 
     found: dict[str, Stats] = {}

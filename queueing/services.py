@@ -1,8 +1,7 @@
 """Every change of a room: keyword-only, in one transaction, announced to whoever publishes it.
 
 Rooms know nobody: `room_changed` is sent inside the transaction, and `proxy` publishes in answer. A
-receiver that raises undoes the change. What concerns people in the line goes through the store's
-script.
+receiver that raises undoes the change. What concerns the line itself goes through the store.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ from queueing.models import Room
 from queueing.queries import room_store
 
 room_changed = Signal()
-"""Sent inside the transaction with `room`, `changed` (frozenset of field names) and `author`
-(text).
-"""
+"""Sent inside the transaction with `room`, `changed` (frozenset of field names) and `author`."""
 
 room_removed = Signal()
 """Sent inside the transaction with `room_id` and `author`."""

@@ -1,8 +1,7 @@
 """The product's settings in a test process: the operator's environment and data stay out of it.
 
 Whatever a test starts as a process of its own gets the product's own settings module, and no
-variable of
-the operator either.
+variable of the operator either.
 """
 
 from __future__ import annotations
