@@ -7,14 +7,16 @@ without any other state. What changes something takes POST only.
 from __future__ import annotations
 
 import hmac
+import string
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from proxy.gateway.answers import NO_STORE, Answer, json_answer, plain, redirect
 from proxy.gateway.cookies import preference_cookie
 from proxy.gateway.exchange import Exchange, Headers
+from proxy.gateway.forgery import is_own_page
 from proxy.gateway.gate import read_cookie
 from proxy.gateway.live import LiveRoom
 from proxy.gateway.room_answers import Desk, blank_view, page_answer, status_answer
@@ -37,6 +39,7 @@ _ROOM_METHODS = {
     "rejoin": ("POST",),
 }
 _REFRESHES = ("0", "30", "120")
+_MOST_FIELDS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +108,13 @@ def is_admin(exchange: Exchange, token: str) -> bool:
 
 
 async def _room(exchange: Exchange, rooms: Rooms, live: LiveRoom, action: str) -> Answer:
-    fields = parse_qs(exchange.query.decode("latin-1"), max_num_fields=8)
-    target = local_address(fields.get("next", ["/"])[0])
+    if exchange.method == "POST" and not is_own_page(exchange):
+        return plain(403, "only this site's own pages may ask for this")
+    try:
+        fields = parse_qs(exchange.query.decode("latin-1"), max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return plain(400, f"more than {_MOST_FIELDS} parameters")
+    target = _next(fields)
     if action == "lang":
         chosen = fields.get("to", [""])[0]
         return _prefer(exchange, rooms, "corvus_lang", chosen, rooms.pages.languages, target)
@@ -145,6 +153,11 @@ def _prefer(
 
 
 Fields = dict[str, list[str]]
+
+
+def _next(fields: Fields) -> str:
+    """Where the visitor goes on: a path of this host, in ASCII (RFC 3986 2.5)."""
+    return quote(local_address(fields.get("next", ["/"])[0]), safe=string.printable)
 
 
 async def _status(
@@ -210,7 +223,7 @@ async def _leave(
 
 
 def _left_view(desk: Desk, fields: Fields) -> Any:
-    target = local_address(fields.get("next", ["/"])[0])
+    target = _next(fields)
     return replace(blank_view(desk), state=PageState.LEFT, continue_url=target)
 
 
@@ -230,8 +243,7 @@ async def _extend(
         return status_answer(desk, State.NONE, None, [])
     place = await rooms.store.extend(live.id, credential.sid)
     if exchange.is_navigation:
-        target = local_address(fields.get("next", ["/"])[0])
-        return redirect(exchange.base_url + target, status=303)
+        return redirect(exchange.base_url + _next(fields), status=303)
     return status_answer(desk, place.state, place, [])
 
 

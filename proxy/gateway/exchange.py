@@ -14,6 +14,7 @@ from proxy.gateway.paths import BadHost, normal_host
 
 Headers = list[tuple[bytes, bytes]]
 SAFE_METHODS = frozenset({"GET", "HEAD"})
+_PAGE_DESTINATIONS = (b"document", b"iframe", b"frame")  # not `object`, `embed`, …
 
 _WANTED = frozenset(
     {
@@ -23,6 +24,7 @@ _WANTED = frozenset(
         b"accept-language",
         b"sec-fetch-mode",
         b"sec-fetch-dest",
+        b"sec-fetch-site",
         b"origin",
         b"access-control-request-method",
         b"authorization",
@@ -68,10 +70,10 @@ class Exchange:
     @property
     def is_navigation(self) -> bool:
         """Whether a person will see the answer as a page (design §3 "Page or JSON")."""
-        mode = self.found.get(b"sec-fetch-mode")
-        if mode is not None:
-            return mode == b"navigate"
-        return b"text/html" in self.found.get(b"accept", b"").lower()
+        mode, dest = self.found.get(b"sec-fetch-mode"), self.found.get(b"sec-fetch-dest")
+        if mode is None and dest is None:
+            return b"text/html" in self.found.get(b"accept", b"").lower()
+        return mode in (None, b"navigate") and dest in (None, *_PAGE_DESTINATIONS)
 
     @property
     def base_url(self) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from proxy.gateway.answers import CODES, Answer, json_answer
 from proxy.gateway.exchange import Exchange, Headers
-from proxy.gateway.gate import clean_url
+from proxy.gateway.gate import clean_target
 from proxy.gateway.snapshot import GatewaySettings
 from queueing.config import RoomConfig
 from queueing.estimates import poll_after_s, wait_estimate
@@ -202,11 +202,13 @@ def _wanted(desk: Desk) -> str:
     """Where the visitor goes on: the page it asked for, or the page that its form stood on."""
     exchange = desk.exchange
     if exchange.is_safe:
-        parts = urlsplit(clean_url(exchange))
-    else:
+        return clean_target(exchange).decode("latin-1")
+    try:
         parts = urlsplit(exchange.found.get(b"referer", b"").decode("latin-1"))
-        if parts.netloc != exchange.authority.decode("latin-1"):
-            return "/"
+    except ValueError:
+        return "/"
+    if parts.netloc != exchange.authority.decode("latin-1"):
+        return "/"
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 

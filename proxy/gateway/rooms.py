@@ -14,6 +14,7 @@ from proxy.gateway.answers import Answer, redirect
 from proxy.gateway.breaker import Breaker
 from proxy.gateway.cookies import cannot_be_set, forget_cookie, pass_cookie, queued_life_ms
 from proxy.gateway.exchange import Exchange, Headers
+from proxy.gateway.forgery import is_foreign_form
 from proxy.gateway.gate import (
     AskStore,
     CleanUrl,
@@ -195,7 +196,12 @@ class Rooms:
             broken = cannot_be_set(exchange, self.settings)
             state = PageState.COOKIES_BROKEN if broken else PageState.COOKIES
             live.counters[state] += 1
+            if broken and live.counters[state] == 1:  # said once a configuration, not per visitor
+                log.error("visitors cannot keep the cookie as it is set", room=live.id)
             return Refusal(reason="no cookie came back", answer=state_answer(desk, state, []))
+        if is_foreign_form(exchange):
+            live.counters["foreign"] += 1
+            return Refusal(reason="another site's form", answer=state_answer(desk, State.NONE, []))
         cookie = self.new_cookie(exchange, live.config, live.reset_ms)
         if visit is FirstVisit.REDIRECT:
             answer = redirect(marked_url(exchange), [cookie])
