@@ -39,6 +39,9 @@ logger = logging.getLogger(__name__)
 PIECE_BYTES: Final = BODY_HIGH_WATER
 """A message up to this size reaches the application whole; a longer one in pieces of about it."""
 
+EVENT_BYTES: Final = 256
+"""What a message costs while it waits, however short it is: empty ones are counted too."""
+
 CLOSE_GRACE_S: Final = 2.0
 PING_AFTER_S: Final = 20.0
 DEAD_AFTER_S: Final = 60.0
@@ -178,8 +181,9 @@ class WebSocketExchange:
             self._connection.pause_reading()
 
     def _piece(self, data: bytes | bytearray | str, *, last: bool) -> None:
-        self._pieces.append(data if isinstance(data, str) else bytes(data))
-        self._piece_size += len(data)
+        if data or last:  # empty fragments could be sent for ever without filling a piece
+            self._pieces.append(data if isinstance(data, str) else bytes(data))
+            self._piece_size += len(data)
         if not last and self._piece_size < PIECE_BYTES:
             return
         size, self._piece_size = self._piece_size, 0
@@ -191,7 +195,7 @@ class WebSocketExchange:
             message["bytes"] = b"".join(piece for piece in pieces if isinstance(piece, bytes))
         if not last:
             message["more"] = True
-        self._put(message, size)
+        self._put(message, size + EVENT_BYTES)
 
     def _put(self, message: Message, size: int) -> None:
         self._events.append((message, size))

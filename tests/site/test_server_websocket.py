@@ -248,6 +248,37 @@ def test_a_huge_message_to_a_slow_application_waits_outside_the_process(server):
         assert highest - before < 16 * MIB
 
 
+def test_a_flood_of_empty_messages_to_a_slow_application_waits_outside_the_process(server):
+    with Socket(server, "/wait/empty") as ws:
+        before = server.rss_bytes()
+        data = ws.frames.send(BytesMessage(b"")) * 100_000
+        ws.raw.socket.setblocking(False)
+        sent = 0
+
+        def stuck() -> bool:
+            nonlocal sent
+            try:
+                sent += ws.raw.socket.send(data[: MIB // 6 * 6])
+            except BlockingIOError:
+                return True
+            assert sent < 20 * MIB, "each of them holds fifty times its size in memory"
+            return False
+
+        eventually(stuck)
+        assert server.rss_bytes() - before < 16 * MIB
+
+
+def test_empty_fragments_of_one_message_are_not_hoarded(server):
+    with Socket(server, "/echo") as ws:
+        ws.send(BytesMessage(b"a", message_finished=False))
+        before = server.rss_bytes()
+        for _ in range(20):
+            ws.raw.send(ws.frames.send(BytesMessage(b"", message_finished=False)) * 10_000)
+        ws.send(BytesMessage(b"z", message_finished=True))
+        assert ws.message() == b"az"
+        assert server.rss_bytes() - before < 4 * MIB
+
+
 def test_a_client_that_takes_nothing_is_dropped(server):
     def gone() -> int:
         return log(server).count("oserror /echo") + log(server).count("disconnect 1006 ")
