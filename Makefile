@@ -16,10 +16,10 @@ run: install ## start Corvus (settings: CORVUS_… in the environment, or FLAGS=
 	@exec $(PYTHON_ENV)/python manage.py up $(FLAGS)
 
 # Each test owns its store, ports and folders, so that they run side by side. What drives a browser or
-# starts the whole product stays with one worker (`--dist loadgroup`, see tests/e2e/conftest.py).
+# starts the whole product stays with one worker (tests/conftest.py).
 test: install ## run every test (TESTS=tests/site for a part)
 	@sh scripts/install-test-packages.sh
-	@$(PYTHON_ENV)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(TESTS)
+	@$(PYTHON_ENV)/python -m pytest -q -n $(WORKERS) $(TESTS)
 
 e2e: install ## run the tests that start the whole product
 	@sh scripts/install-test-packages.sh

@@ -1,12 +1,30 @@
-"""Fixtures for every test: one real Valkey for the whole run, empty for each test."""
+"""For every test: a real Valkey, empty for each; and which tests may run side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.support.valkey import Valkey, running_valkey
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep a file in one worker, so that its processes start once; and what starts the product or
+    drives a browser in one worker, one after the other.
+
+    Not by `xdist_group`: with pytest 9.2, xdist 3.8 passes over the marks.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "product" if "/e2e/" in file or "browser" in file else file
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ from queueing.config import InsideNow, OnOutage, RoomConfig, RoomId, Unit
 from queueing.pages import PageBundle, PageState
 from queueing.passes import Credential, Keyring, Kind, Verdict, new_sid
 from queueing.places import Place, State
-from queueing.store import RoomStore, StoreBusy, StoreError, StoreUnreachable
+from queueing.store import RoomStore, StoreError, StoreUnreachable
 
 log = structlog.get_logger("corvus.gateway")
 
@@ -105,9 +105,8 @@ class Rooms:
         """Give an identity, as of an outage entry, to who was inside before the room (WR-64)."""
         if room.inside_now is not InsideNow.KEEP or self.breaker.is_open:
             return None
-        now = self.clock.now_ms()
         try:
-            sid = await self.sessions.kept(exchange, site, room, now)
+            sid = await self.sessions.kept(exchange, site, room, self.clock.now_ms())
         except StoreError:
             return None
         if sid is None:
@@ -116,8 +115,8 @@ class Rooms:
             kind=Kind.OUTAGE,
             room=room.id,
             sid=sid,
-            iat_ms=now,
-            exp_ms=now + room.active_ttl_ms,
+            iat_ms=room.opened_ms,  # so that whoever was sent away since is not adopted again
+            exp_ms=room.opened_ms + room.active_ttl_ms,
             network=self._network(exchange, room),
         )
 
@@ -226,14 +225,14 @@ class Rooms:
                 lease=lease,
                 exempt=exchange.client.is_proxy,
             )
-        except StoreBusy as error:
-            log.warning("store busy", room=room.id, error=str(error))
-            answer = state_answer(self.desk(exchange, room), PageState.BUSY, [])
-            return Refusal(reason="store busy", answer=answer)
         except StoreUnreachable as error:
             self.breaker.trip()
             log.warning("store unreachable", room=room.id, error=str(error))
             return self._outage(exchange, live, credential)
+        except StoreError as error:  # whatever it is that the store cannot do: never "open"
+            log.warning("store busy", room=room.id, error=str(error))
+            answer = state_answer(self.desk(exchange, room), PageState.BUSY, [])
+            return Refusal(reason="store busy", answer=answer)
         self.clock.learn(place.now_ms)
         return self._settle(exchange, live, credential, place, lease)
 
@@ -282,7 +281,7 @@ class Rooms:
                 exp_ms=now + room.active_ttl_ms,
                 network=self._network(exchange, room),
             )
-            live.outage_entries.append(credential.sid)
+            live.note_outage_entry(credential.sid)
             live.counters["outage_entries"] += 1
             cookie = pass_cookie(exchange, self.settings, self.keys, entrant)
             return Entry(

@@ -1,4 +1,4 @@
-"""Fixtures that start the whole product, and the rule that such tests do not run side by side."""
+"""Fixtures that start the whole product."""
 
 from __future__ import annotations
 
@@ -10,14 +10,6 @@ import pytest
 from tests.support.product import Product
 
 StartProduct = Callable[..., Product]
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what starts the product or drives a browser in one worker, one after the other."""
-    for item in items:
-        if HERE in item.path.parents or item.get_closest_marker("browser"):
-            item.add_marker(pytest.mark.xdist_group("product"))
 
 
 @pytest.fixture

@@ -40,6 +40,10 @@ def check_uncacheable(answer: httpx.Response) -> None:
         ({"accept": "application/xhtml+xml, TEXT/HTML;q=0.9"}, True),
         ({"accept": "*/*", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, True),
         ({"accept": "*/*", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}, True),
+        ({"accept": "*/*", "sec-fetch-dest": "document"}, True),
+        ({"accept": "*/*", "sec-fetch-mode": "navigate"}, True),
+        ({"accept": "text/html", "sec-fetch-mode": "navigate", "sec-fetch-dest": "embed"}, False),
+        ({"accept": "text/html", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}, False),
     ],
 )
 def test_wr_48_who_gets_json(world: Gateways, accept: dict[str, str], is_page: bool) -> None:

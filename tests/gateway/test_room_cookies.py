@@ -157,8 +157,12 @@ def test_wr_56_readiness_turns_red_when_cookies_cannot_be_set(world: Gateways) -
     world.publish(
         world.room(capacity=1), settings=GatewaySettings(secure_cookie=True, access_log=False)
     )
+    said = world.one.log.read_text().count("cannot keep the cookie")
     with world.one.client(headers=BROWSER) as jarless:
-        jarless.get("/?__wr=1")
+        for _ in range(5):
+            jarless.get("/?__wr=1")
+        told_again = world.one.log.read_text().count("cannot keep the cookie")
+        assert told_again == said + 1, "the operator is told once"
         ready = jarless.get("/__corvus/readyz")
         assert ready.status_code == 503
         assert "cookies" not in ready.text, "details are the operator's"
