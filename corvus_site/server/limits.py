@@ -1,13 +1,16 @@
 """The server's limits: how much of everything one client may take, and for how long.
 
-Plain data, read from plain numbers in the environment (the supervisor has parsed and bounded the
-settings of the same names). Sizes are bytes, durations seconds.
+Plain data, read from the environment; the supervisor has bounded the settings of the same names.
+Sizes are bytes, durations seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from corvus_site.setting_kinds import NO_BOUNDS, READERS
+from corvus_site.setting_list import SETTINGS
 
 VARIABLES: dict[str, str] = {
     "CORVUS_MAX_HEADER_BYTES": "max_header_bytes",
@@ -41,7 +44,7 @@ class ServerLimits:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ServerLimits:
-        """Read the variables of `VARIABLES`; blank means unset.
+        """Read the variables of `VARIABLES` as an operator writes them; blank means unset.
 
         Raises ValueError that names the variable, its value and what is allowed.
         """
@@ -50,13 +53,12 @@ class ServerLimits:
             text = environ.get(variable, "").strip()
             if not text:
                 continue
-            number: type[int] | type[float] = float if field.endswith("_s") else int
+            setting = SETTINGS[variable]
             try:
-                value = number(text)
+                value = READERS[setting.kind](text, NO_BOUNDS)
             except ValueError:
                 value = -1
-            if not 0 <= value <= 2**53:
-                kind = "seconds" if number is float else "whole number"
-                raise ValueError(f"{variable}: “{text}” is not allowed: a {kind} of 0 or more.")
+            if value < 0:
+                raise ValueError(f"{variable}: “{text}” is not allowed: use {setting.allowed}.")
             values[field] = value
         return cls(**values)  # type: ignore[arg-type]

@@ -174,6 +174,13 @@ def test_limits_come_from_the_environment():
     assert limits == ServerLimits(max_body_bytes=5)
 
 
+def test_limits_are_written_as_every_other_setting():
+    limits = ServerLimits.from_environment(
+        {"CORVUS_MAX_BODY": "10MB", "CORVUS_DRAIN": "1m", "CORVUS_BODY_TIMEOUT": "250ms"}
+    )
+    assert limits == ServerLimits(max_body_bytes=10 << 20, drain_s=60, body_timeout_s=0.25)
+
+
 def test_a_bad_limit_is_named_with_its_value():
     with pytest.raises(ValueError, match=r"CORVUS_MAX_URL: “much” is not allowed"):
         ServerLimits.from_environment({"CORVUS_MAX_URL": "much"})
