@@ -193,7 +193,10 @@ def _url(text: str, bounds: Bounds) -> str:
 
 
 def _path(text: str, bounds: Bounds) -> Path | None:
-    return Path(text).expanduser().absolute() if text else None
+    try:
+        return Path(text).expanduser().absolute() if text else None
+    except RuntimeError as error:  # `~name` of nobody here
+        raise ValueError(text) from error
 
 
 def _list(text: str) -> list[str]:

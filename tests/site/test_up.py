@@ -15,6 +15,9 @@ from corvus_site.env import SETTINGS
 from tests.support.running import Running
 
 Refuse = Callable[..., str]
+FREE = dict.fromkeys(
+    ("CORVUS_LISTEN", "CORVUS_CONSOLE_LISTEN", "CORVUS_DEMO_LISTEN"), "127.0.0.1:0"
+)
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def refuse(tmp_path: Path) -> Iterator[Refuse]:
     started: list[Running] = []
 
     def run(*flags: str, **environ: str) -> str:
-        given = {"CORVUS_DATA_DIR": str(tmp_path / "data"), **environ}
+        given = {"CORVUS_DATA_DIR": str(tmp_path / "data"), **FREE, **environ}
         started.append(Running(["manage.py", "up", *flags], given))
         status, errors = started[-1].wait(20)
         assert status == 2, started[-1].story()
@@ -62,15 +65,11 @@ def test_a_secret_has_no_flag_for_process_lists_show_flags(secret: str) -> None:
     assert SETTINGS[secret].flag == ""
 
 
-@pytest.mark.parametrize(
-    "setting", ["CORVUS_LISTEN", "CORVUS_CONSOLE_LISTEN", "CORVUS_DEMO_LISTEN"]
-)
+@pytest.mark.parametrize("setting", list(FREE))
 def test_a_port_in_use_is_named_with_its_setting(refuse: Refuse, setting: str) -> None:
-    others = {"CORVUS_LISTEN", "CORVUS_CONSOLE_LISTEN", "CORVUS_DEMO_LISTEN"} - {setting}
-    free = dict.fromkeys(others, "127.0.0.1:0")
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as taken:
         port = taken.getsockname()[1]
-        line = refuse(**free, **{setting: f"127.0.0.1:{port}"})
+        line = refuse(**{setting: f"127.0.0.1:{port}"})
     assert line == f"error: {setting}: cannot listen on “127.0.0.1:{port}”: the port is in use."
 
 
@@ -115,16 +114,13 @@ def test_an_external_store_that_is_not_there_is_said_without_its_password(refuse
     line = refuse(
         CORVUS_REDIS_URL="redis://:very-secret@127.0.0.1:1/0",
         CORVUS_SECRET="s" * 32,
-        CORVUS_LISTEN="127.0.0.1:0",
-        CORVUS_CONSOLE_LISTEN="127.0.0.1:0",
-        CORVUS_DEMO_LISTEN="127.0.0.1:0",
     )
     assert line.startswith("error: CORVUS_REDIS_URL: the store cannot be used: ")
     assert "very-secret" not in line
 
 
 def test_a_certificate_that_cannot_be_used_is_refused(refuse: Refuse, tmp_path: Path) -> None:
-    here = {"CORVUS_LISTEN": "127.0.0.1:0", "CORVUS_LISTEN_TLS": "127.0.0.1:0"}
+    here = {"CORVUS_LISTEN_TLS": "127.0.0.1:0"}
     assert "CORVUS_TLS_CERT: it must be set" in refuse(**here)
     (tmp_path / "cert.pem").write_text("no certificate")
     files = {name: str(tmp_path / "cert.pem") for name in ("CORVUS_TLS_CERT", "CORVUS_TLS_KEY")}
