@@ -85,7 +85,7 @@ async def run(sizes: list[int], calls: int) -> None:
 
             async def poll(number: int, size: int = size) -> None:
                 who = sid(random.randrange(1, max(2, size)))
-                await store.poll(ROOM, who, client="203.0.113.9", iat_ms=now, ticket=1, shown=1)
+                await store.poll(ROOM, who, iat_ms=now, ticket=1, shown=1)
 
             async def heartbeat(_: int) -> None:
                 await store.heartbeat(ROOM, [random.choice(inside)])

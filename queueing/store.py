@@ -130,7 +130,6 @@ class RoomStore:
         room_id: RoomId,
         sid: str,
         *,
-        client: str,
         iat_ms: int,
         ticket: int = 0,
         shown: int = 0,
@@ -169,11 +168,6 @@ class RoomStore:
     async def tick(self, room_id: RoomId) -> Tick:
         """Do the room's due work and tell its counts."""
         return await self._run(calls.tick(room_id))
-
-    async def ticks(self, room_ids: Sequence[RoomId]) -> dict[RoomId, Tick]:
-        """Tick several rooms in one round trip."""
-        answers = await asyncio.gather(*(self.tick(room_id) for room_id in room_ids))
-        return dict(zip(room_ids, answers, strict=True))
 
     async def stats(self, room_id: RoomId) -> Stats:
         """Read every counter; changes nothing."""

@@ -53,8 +53,7 @@ class Gateway:
             return
         resources = self._resources or await self._open()
         if resources.in_force is None:
-            answer = plain(503, f"not ready: {resources.problem}", _RETRY)
-            await send_answer(scope, send, answer)
+            await send_answer(scope, send, _without_configuration(scope))
             return
         await self._exchange(scope, receive, send, resources, resources.in_force)
 
@@ -101,6 +100,9 @@ class Gateway:
             why = "origin failed within its answer"
             log.warning(why, request_id=exchange.request_id, error=str(cut))
             raise  # the server cuts the connection, so that nobody takes the answer for whole
+        except asyncio.CancelledError:  # how our server tells that the client has gone
+            why = "client gone"
+            raise
         except OSError:
             why = "client gone"
         except Exception:
@@ -154,6 +156,13 @@ class Gateway:
     async def _fail(self, scope: Scope, sent: Sent, in_force: InForce, exchange: Exchange) -> None:
         answer = _error(in_force, exchange, PageState.SERVER_ERROR)
         await send_answer(scope, sent, answer, method=exchange.method)
+
+
+def _without_configuration(scope: Scope) -> Answer:
+    """Answer while nothing is in force: the process lives, but serves nobody; the log says why."""
+    if scope["path"] == "/__corvus/healthz":
+        return plain(200, "ok")
+    return plain(503, "not ready: no configuration is in force", _RETRY)
 
 
 def _error(in_force: InForce, exchange: Exchange, state: PageState) -> Answer:

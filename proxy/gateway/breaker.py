@@ -1,7 +1,8 @@
 """One memory of "the store is down", shared by every gateway process of a machine (rule 11).
 
 A small memory-mapped file in the machine's run folder; its clock is CLOCK_MONOTONIC, which all
-processes share. After one failure nobody asks the store for `PAUSE_S`; then one ticker (never a
+processes share. It begins anew with the machine, so a file that outlived a restart may hold times
+that lie ahead. After one failure nobody asks the store for `PAUSE_S`; then one ticker (never a
 visitor's request) tries, so that an outage adds no latency. It also holds the machine's allowance
 of outage entries (`open_rate`).
 """
@@ -40,7 +41,7 @@ class Breaker:
     def open_for_s(self) -> float | None:
         """Since how many seconds the store has been away; None when it is not."""
         since: float = _STATE.unpack_from(self._map)[0]
-        return time.monotonic() - since if since else None
+        return max(0.0, time.monotonic() - since) if since else None
 
     @property
     def outages(self) -> int:
@@ -60,7 +61,7 @@ class Breaker:
         with self._locked() as (since, trial, tokens, counted, outages):
             if not since:
                 return True
-            if now < trial:
+            if now < trial <= now + PAUSE_S:  # a later one is of before the machine's restart
                 return False
             self._write(since, now + PAUSE_S, tokens, counted, outages)
             return True
@@ -77,7 +78,7 @@ class Breaker:
         """
         now = time.monotonic()
         with self._locked() as (since, trial, tokens, counted, outages):
-            tokens = min(1.0, tokens + (now - counted) * per_second)
+            tokens = min(1.0, tokens + max(0.0, now - counted) * per_second)
             taken = tokens >= 1.0
             self._write(since, trial, tokens - taken, now, outages)
             return taken

@@ -13,20 +13,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs, quote
 
+import structlog
+
 from proxy.gateway.answers import NO_STORE, Answer, json_answer, plain, redirect
 from proxy.gateway.cookies import preference_cookie
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.forgery import is_own_page
 from proxy.gateway.gate import read_cookie
 from proxy.gateway.live import LiveRoom
-from proxy.gateway.room_answers import Desk, blank_view, page_answer, status_answer
+from proxy.gateway.room_answers import (
+    Desk,
+    blank_view,
+    page_answer,
+    state_answer,
+    status_answer,
+)
 from proxy.gateway.rooms import Rooms
 from queueing.config import RoomId
 from queueing.pages import PageState
 from queueing.pages.view import local_address
 from queueing.passes import Credential, Kind
 from queueing.places import State
-from queueing.store import StoreBusy, StoreUnreachable
+from queueing.store import StoreError, StoreUnreachable
+
+log = structlog.get_logger("corvus.gateway")
 
 _ROOM_METHODS = {
     "status": ("GET", "HEAD"),
@@ -107,6 +117,38 @@ def is_admin(exchange: Exchange, token: str) -> bool:
     )
 
 
+Fields = dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """One request to a room's endpoint."""
+
+    exchange: Exchange
+    rooms: Rooms
+    live: LiveRoom
+    fields: Fields
+
+    @property
+    def credential(self) -> Credential | None:
+        """What the visitor's cookie says."""
+        return read_cookie(self.exchange, self.live.config, self.rooms.keys).credential
+
+    @property
+    def next(self) -> str:
+        """Where the visitor goes on: a path of this host, in ASCII (RFC 3986 2.5)."""
+        wanted = local_address(self.fields.get("next", ["/"])[0])
+        return quote(wanted, safe=string.printable)
+
+    def desk(self, since_ms: int = 0) -> Desk:
+        """Lay out what the answer needs."""
+        return self.rooms.desk(self.exchange, self.live.config, since_ms)
+
+    def go_on(self, cookies: Headers) -> Answer:
+        """Lead back to what the visitor wanted."""
+        return redirect(self.exchange.base_url + self.next, cookies, status=303)
+
+
 async def _room(exchange: Exchange, rooms: Rooms, live: LiveRoom, action: str) -> Answer:
     if exchange.method == "POST" and not is_own_page(exchange):
         return plain(403, "only this site's own pages may ask for this")
@@ -114,65 +156,66 @@ async def _room(exchange: Exchange, rooms: Rooms, live: LiveRoom, action: str) -
         fields = parse_qs(exchange.query.decode("latin-1"), max_num_fields=_MOST_FIELDS)
     except ValueError:
         return plain(400, f"more than {_MOST_FIELDS} parameters")
-    target = _next(fields)
-    if action == "lang":
-        chosen = fields.get("to", [""])[0]
-        return _prefer(exchange, rooms, "corvus_lang", chosen, rooms.pages.languages, target)
-    if action == "refresh":
-        chosen = fields.get("every", [""])[0]
-        return _prefer(exchange, rooms, "corvus_refresh", chosen, _REFRESHES, target)
-    if action == "rejoin":
-        cookie = rooms.new_cookie(exchange, live.config, live.reset_ms)
-        return redirect(exchange.base_url + target, [cookie], status=303)
-    credential = read_cookie(exchange, live.config, rooms.keys).credential
-    handle = _HANDLERS[action]
+    ask = _Ask(exchange, rooms, live, fields)
+    match action:
+        case "lang":
+            return _prefer(ask, "to", "corvus_lang", rooms.pages.languages)
+        case "refresh":
+            return _prefer(ask, "every", "corvus_refresh", _REFRESHES)
+        case "rejoin":
+            return ask.go_on([rooms.new_cookie(exchange, live.config, live.reset_ms)])
+        case "session":
+            return _session(ask)
+    if rooms.breaker.is_open:
+        return _cannot(ask, action, PageState.STORE_DOWN)
     try:
-        if rooms.breaker.is_open:
-            raise StoreUnreachable("the store is being left alone")
-        return await handle(exchange, rooms, live, credential, fields)
-    except StoreBusy:
-        return status_answer(rooms.desk(exchange, live.config), "busy", None, [])
-    except StoreUnreachable:
-        if not rooms.breaker.is_open:
-            rooms.breaker.trip()
-        return status_answer(rooms.desk(exchange, live.config), "store_down", None, [])
+        return await _STORE_CALLS[action](ask)
+    except StoreUnreachable as error:
+        rooms.breaker.trip()
+        log.warning("store unreachable", room=live.id, error=str(error))
+        return _cannot(ask, action, PageState.STORE_DOWN)
+    except StoreError as error:
+        log.warning("store busy", room=live.id, error=str(error))
+        return _cannot(ask, action, PageState.BUSY)
 
 
-def _prefer(
-    exchange: Exchange,
-    rooms: Rooms,
-    name: str,
-    chosen: str,
-    allowed: tuple[str, ...],
-    target: str,
-) -> Answer:
+def _cannot(ask: _Ask, action: str, state: PageState) -> Answer:
+    """Answer without the store: a page to who pressed a button, else what a poll understands."""
+    if action != "status" and ask.exchange.is_navigation:
+        return state_answer(ask.desk(), state, [])
+    return status_answer(ask.desk(), state, None, [])
+
+
+def _prefer(ask: _Ask, field: str, cookie: str, allowed: tuple[str, ...]) -> Answer:
+    chosen = ask.fields.get(field, [""])[0]
     if chosen not in allowed:
         return plain(400, f"“{chosen[:20]}” is not allowed: {', '.join(allowed)}")
-    cookie = preference_cookie(exchange, rooms.settings, name, chosen)
-    return redirect(exchange.base_url + target, [cookie], status=303)
+    return ask.go_on([preference_cookie(ask.exchange, ask.rooms.settings, cookie, chosen)])
 
 
-Fields = dict[str, list[str]]
+def _session(ask: _Ask) -> Answer:
+    credential, now = ask.credential, ask.rooms.clock.now_ms()
+    if (
+        credential is None
+        or credential.kind is Kind.QUEUED
+        or credential.exp_ms <= now
+        or ask.live.revocations.covers(credential)
+    ):
+        return json_answer(200, {"state": "none", "expires_in": None, "server_time": now})
+    left_s = (credential.exp_ms - now) // 1000
+    return json_answer(200, {"state": "active", "expires_in": left_s, "server_time": now})
 
 
-def _next(fields: Fields) -> str:
-    """Where the visitor goes on: a path of this host, in ASCII (RFC 3986 2.5)."""
-    return quote(local_address(fields.get("next", ["/"])[0]), safe=string.printable)
-
-
-async def _status(
-    exchange: Exchange, rooms: Rooms, live: LiveRoom, credential: Credential | None, fields: Fields
-) -> Answer:
-    room = live.config
+async def _status(ask: _Ask) -> Answer:
+    exchange, rooms, room, credential = ask.exchange, ask.rooms, ask.live.config, ask.credential
     if credential is None:
-        return status_answer(rooms.desk(exchange, room), State.NONE, None, [])
+        return status_answer(ask.desk(), State.NONE, None, [])
     place = await rooms.store.poll(
         room.id,
         credential.sid,
-        client=exchange.client.client_key,
         iat_ms=credential.iat_ms,
         ticket=credential.ticket,
-        shown=_number(fields, "shown"),
+        shown=_number(ask.fields, "shown"),
     )
     rooms.clock.learn(place.now_ms)
     cookies: Headers = []
@@ -181,7 +224,7 @@ async def _status(
     elif place.ticket and _wants_resealing(credential, place.now_ms, place.ticket):
         cookies = [rooms.place_cookie(exchange, room, credential, place)]
     since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)
-    return status_answer(rooms.desk(exchange, room, since_ms), place.state, place, cookies)
+    return status_answer(ask.desk(since_ms), place.state, place, cookies)
 
 
 RESEAL_MS = 60_000
@@ -195,65 +238,37 @@ def _wants_resealing(credential: Credential, now_ms: int, ticket: int) -> bool:
     return credential.ticket != ticket or now_ms - credential.iat_ms >= RESEAL_MS
 
 
-async def _session(
-    exchange: Exchange, rooms: Rooms, live: LiveRoom, credential: Credential | None, fields: Fields
-) -> Answer:
-    now = rooms.clock.now_ms()
-    if (
-        credential is None
-        or credential.kind is Kind.QUEUED
-        or credential.exp_ms <= now
-        or live.revocations.covers(credential)
-    ):
-        return json_answer(200, {"state": "none", "expires_in": None, "server_time": now})
-    left_s = (credential.exp_ms - now) // 1000
-    return json_answer(200, {"state": "active", "expires_in": left_s, "server_time": now})
-
-
-async def _leave(
-    exchange: Exchange, rooms: Rooms, live: LiveRoom, credential: Credential | None, fields: Fields
-) -> Answer:
+async def _leave(ask: _Ask) -> Answer:
+    credential = ask.credential
     if credential is not None:
-        await rooms.store.leave(live.id, credential.sid)
-    desk = rooms.desk(exchange, live.config)
-    cookies = [rooms.forget(exchange, live.config)]
-    if not exchange.is_navigation:
+        await ask.rooms.store.leave(ask.live.id, credential.sid)
+    cookies = [ask.rooms.forget(ask.exchange, ask.live.config)]
+    if not ask.exchange.is_navigation:
         return json_answer(200, {"state": "left"}, extra=cookies)
-    return page_answer(desk, _left_view(desk, fields), 200, cookies)
+    desk = ask.desk()
+    view = replace(blank_view(desk), state=PageState.LEFT, continue_url=ask.next)
+    return page_answer(desk, view, 200, cookies)
 
 
-def _left_view(desk: Desk, fields: Fields) -> Any:
-    target = _next(fields)
-    return replace(blank_view(desk), state=PageState.LEFT, continue_url=target)
-
-
-async def _beacon(
-    exchange: Exchange, rooms: Rooms, live: LiveRoom, credential: Credential | None, fields: Fields
-) -> Answer:
+async def _beacon(ask: _Ask) -> Answer:
+    credential = ask.credential
     if credential is not None:
-        await rooms.store.beacon(live.id, credential.sid)
+        await ask.rooms.store.beacon(ask.live.id, credential.sid)
     return Answer(204, list(NO_STORE))
 
 
-async def _extend(
-    exchange: Exchange, rooms: Rooms, live: LiveRoom, credential: Credential | None, fields: Fields
-) -> Answer:
-    desk = rooms.desk(exchange, live.config)
+async def _extend(ask: _Ask) -> Answer:
+    credential = ask.credential
     if credential is None:
-        return status_answer(desk, State.NONE, None, [])
-    place = await rooms.store.extend(live.id, credential.sid)
-    if exchange.is_navigation:
-        return redirect(exchange.base_url + _next(fields), status=303)
-    return status_answer(desk, place.state, place, [])
+        return status_answer(ask.desk(), State.NONE, None, [])
+    place = await ask.rooms.store.extend(ask.live.id, credential.sid)
+    if ask.exchange.is_navigation:
+        return ask.go_on([])
+    return status_answer(ask.desk(), place.state, place, [])
 
 
-_Handler = Callable[
-    [Exchange, Rooms, LiveRoom, Credential | None, Fields],
-    Awaitable[Answer],
-]
-_HANDLERS: dict[str, _Handler] = {
+_STORE_CALLS: dict[str, Callable[[_Ask], Awaitable[Answer]]] = {
     "status": _status,
-    "session": _session,
     "leave": _leave,
     "beacon": _beacon,
     "extend": _extend,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from proxy.gateway.exchange import Exchange
-from queueing.config import RoomConfig, VisitorId
+from queueing.config import RoomConfig, Unit, VisitorId
 from queueing.passes import MISSING, Credential, Keyring, Kind, Reading, Verdict, cookie_name
 
 MARK = b"__wr="
@@ -97,7 +97,7 @@ def gate(
     credential = reading.credential
     if credential is None:
         return _first_visit(exchange)
-    if exchange.query and CHECK in exchange.query.split(b"&") and exchange.is_safe:
+    if _is_marked(exchange) and exchange.is_safe and exchange.is_navigation:
         return CleanUrl(clean_url(exchange))
     if credential.kind is not Kind.QUEUED and not revoked.covers(credential):
         if credential.network != network:
@@ -110,8 +110,10 @@ def gate(
 
 
 def _is_fresh(credential: Credential, room: RoomConfig, now_ms: int) -> bool:
+    # Unit `requests`: every page needs a slot of its own; a pass holds none (rule 6).
     return (
-        credential.kind is Kind.ADMITTED
+        room.unit is Unit.VISITORS
+        and credential.kind is Kind.ADMITTED
         and now_ms < credential.iat_ms + room.refresh_ms
         and now_ms < credential.exp_ms
     )
@@ -120,9 +122,11 @@ def _is_fresh(credential: Credential, room: RoomConfig, now_ms: int) -> bool:
 def _first_visit(exchange: Exchange) -> FirstVisit:
     if not exchange.is_safe or not exchange.is_navigation:
         return FirstVisit.NO_TICKET
-    if CHECK in exchange.query.split(b"&"):
-        return FirstVisit.COOKIES_NEEDED
-    return FirstVisit.REDIRECT
+    return FirstVisit.COOKIES_NEEDED if _is_marked(exchange) else FirstVisit.REDIRECT
+
+
+def _is_marked(exchange: Exchange) -> bool:
+    return CHECK in exchange.query and CHECK in exchange.query.split(b"&")
 
 
 def marked_url(exchange: Exchange) -> str:

@@ -16,6 +16,7 @@ from queueing.places import Tick
 
 _DRIFT = 0.0005
 _SET_BACK_MS = 5_000
+_MOST_OUTAGE_ENTRIES = 100_000  # in a longer outage the first of them have gone again
 
 
 class StoreClock:
@@ -50,11 +51,12 @@ class LiveRoom:
 
     config: RoomConfig
     tick: Tick | None = None
+    due_at: float = 0.0  # monotonic: when this process ticks it next
     journal: int = -1  # the newest entry applied; -1: not read yet
     revoked: dict[VisitorId, int] = field(default_factory=dict)
     reset_ms: int = 0
     configured: int = 0  # version that the store holds, as far as this process knows
-    outage_entries: list[VisitorId] = field(default_factory=list)
+    outage_entries: dict[VisitorId, None] = field(default_factory=dict)  # in order, each once
     counters: Counter[str] = field(default_factory=Counter)
     preflight_tokens: float = 0.0
     preflight_at: float = 0.0
@@ -82,6 +84,12 @@ class LiveRoom:
         horizon = now_ms - max(self.config.active_ttl_ms, self.config.admit_ttl_ms)
         for sid in [s for s, at in self.revoked.items() if at < horizon]:
             del self.revoked[sid]
+
+    def note_outage_entry(self, sid: VisitorId) -> None:
+        """Remember whom this process let in without the script, to be counted in afterwards."""
+        if len(self.outage_entries) >= _MOST_OUTAGE_ENTRIES:
+            del self.outage_entries[next(iter(self.outage_entries))]
+        self.outage_entries[sid] = None
 
     def take_preflight(self, per_second: int) -> bool:
         """Take one of the CORS preflights that may pass this second."""

@@ -6,7 +6,6 @@ a lease is given back when it has ended, the origin may revoke the visitor (WR-5
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,7 +117,7 @@ class Passage:
                 await self._carry(site, head, entry, live, run.stop)
         finally:
             if entry.lease:
-                running.spawn(asyncio.ensure_future(self._give_back(live, entry.lease)))
+                running.spawn(self._give_back(live, entry.lease))
 
     async def _carry(
         self,
@@ -177,7 +176,7 @@ class Passage:
             return None
         # Known here at once; the journal tells the other gateways within a second.
         live.revoked[inside.sid] = self.in_force.rooms.clock.now_ms()
-        self.resources.running.spawn(asyncio.ensure_future(self._revoke(live, inside)))
+        self.resources.running.spawn(self._revoke(live, inside))
         return [self.in_force.rooms.forget(self.exchange, live.config)]
 
     async def _revoke(self, live: LiveRoom, inside: Credential) -> None:

@@ -132,6 +132,7 @@ class Resources:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.running.finish()
         await self.upstream.close()
         await self.connection.close()
 
@@ -183,6 +184,8 @@ async def _follow(resources: Resources) -> None:
             await resources.sessions.write()
         except StoreError:
             continue  # the ticker reports it and trips the breaker
+        except Exception:
+            log.exception("configuration not looked at")  # the next one may be right
 
 
 async def _take_from_store(resources: Resources) -> None:
@@ -190,7 +193,7 @@ async def _take_from_store(resources: Resources) -> None:
     version = await call("GET", VERSION_KEY, repeatable=True)
     current = resources.in_force.plan.snapshot.version if resources.in_force else -1
     resources.is_published = isinstance(version, bytes)
-    if not isinstance(version, bytes) or int(version) == current:
+    if version == b"%d" % current or not isinstance(version, bytes):
         return
     raw = await call("GET", SNAPSHOT_KEY, repeatable=True)
     if not isinstance(raw, bytes):

@@ -86,7 +86,12 @@ def eta_of(place: Place | None, room: RoomConfig) -> Eta | None:
     """Estimate the wait from the measured release rate; None when it is not known."""
     if place is None or place.state not in (State.WAITING, State.PARKED) or not room.capacity:
         return None
-    return wait_estimate(ahead=place.ahead, released=place.released, released_ms=place.released_ms)
+    return wait_estimate(
+        ahead=place.ahead,
+        released=place.released,
+        released_ms=place.released_ms,
+        rate=room.rate,
+    )
 
 
 def _answer(
@@ -142,7 +147,8 @@ def _page_of(state: State | PageState) -> PageState:
 
 
 def _document(desk: Desk, state: State | PageState | str, place: Place | None) -> dict[str, Any]:
-    in_line = place is not None and state in _IN_LINE
+    # While the line is restored, only who has checked in again has a position.
+    in_line = place is not None and place.ticket > 0 and state in _IN_LINE
     eta = eta_of(place, desk.room)
     document: dict[str, Any] = {
         "state": _code_key(state),
@@ -173,7 +179,7 @@ def _view(desk: Desk, place: Place | None) -> PageView:
         site=exchange.host,
         room=room.name,
         message=room.message,
-        position=place.position if place else 0,
+        position=place.position if place and place.ticket else 0,
         ahead=place.ahead if place else 0,
         waiting=place.counts.waiting if place else 0,
         ticket=place.ticket if place else 0,

@@ -43,7 +43,6 @@ class Ticker:
         self._clock = clock
         self._running = running
         self._is_published = is_published
-        self._next: dict[str, float] = {}
 
     async def run(self, rooms: dict[RoomId, LiveRoom]) -> None:
         """Tick for ever; `rooms` is looked at anew each time."""
@@ -55,8 +54,8 @@ class Ticker:
                 if not self._breaker.is_open:
                     log.warning("store unreachable", error=str(error))
                 self._breaker.trip()
-            except StoreError as error:
-                log.error("store refused a tick", error=str(error))
+            except Exception:
+                log.exception("tick failed")  # the rooms need the next one all the more
             await asyncio.sleep(max(0.02, PACE_S - (time.monotonic() - started)))
 
     async def step(self, rooms: Iterable[LiveRoom]) -> None:
@@ -65,19 +64,27 @@ class Ticker:
         if away and not self._breaker.may_try():
             return
         now = time.monotonic()
-        due = [r for r in rooms if away or self._next.get(r.id, 0.0) <= now]
-        for room in due:
-            await self._adopt(room)
-        for _ in range(_MOST_ROUNDS):
-            if not due:
-                break
-            ticks = await self._store.ticks([r.id for r in due])
-            for room in due:
-                await self._apply(room, ticks[room.id])
-            due = [r for r in due if ticks[r.id].more_work]
-        if away:
+        due = [room for room in rooms if away or room.due_at <= now]
+        driven = [self._drive(room) for room in due]
+        outcomes = await asyncio.gather(*driven, return_exceptions=True)
+        failures = [(r, o) for r, o in zip(due, outcomes, strict=True) if o is not None]
+        for room, failure in failures:
+            if not isinstance(failure, StoreError) or isinstance(failure, StoreUnreachable):
+                raise failure
+            # One room that the store cannot serve stops no other.
+            log.error("store refused a tick", room=room.id, error=str(failure))
+        if away and len(failures) < len(due):
             self._breaker.close()
             log.info("store answers again")
+
+    async def _drive(self, room: LiveRoom) -> None:
+        """Do one room's due work; rooms driven side by side share the round trips."""
+        await self._adopt(room)
+        for _ in range(_MOST_ROUNDS):
+            tick = await self._store.tick(room.id)
+            await self._apply(room, tick)
+            if not tick.more_work:
+                return
 
     async def _adopt(self, room: LiveRoom) -> None:
         """Count those in who were let in without the script, before anybody is promoted."""
@@ -87,7 +94,8 @@ class Ticker:
             await self._store.recover(room.config)  # it came back empty: nobody is promoted yet
         entrants = list(room.outage_entries)
         await self._store.adopt(room.id, entrants)
-        del room.outage_entries[: len(entrants)]
+        for sid in entrants:
+            del room.outage_entries[sid]
         log.warning("adopted after an outage", room=room.id, visitors=len(entrants))
 
     async def _apply(self, room: LiveRoom, tick: Tick) -> None:
@@ -95,7 +103,7 @@ class Ticker:
         room.tick = tick
         room.reset_ms = max(room.reset_ms, tick.reset_ms)
         pace = PACE_S if room.has_people else IDLE_PACE_S
-        self._next[room.id] = time.monotonic() + pace - PACE_S / 2
+        room.due_at = time.monotonic() + pace - PACE_S / 2
         await self._configure(room, tick)
         if tick.journal != room.journal:
             await self._read_journal(room, tick)
@@ -112,15 +120,20 @@ class Ticker:
             await self._store.configure(room.config)
 
     async def _read_journal(self, room: LiveRoom, tick: Tick) -> None:
+        """Apply all entries up to the tick's, batch by batch, in their order."""
         first = room.journal < 0
-        if tick.journal < room.journal:
-            room.journal = 0  # the store began anew
-        journal = await self._store.journal(room.id, max(0, room.journal))
-        if journal.gap and not first and journal.entries:
-            # What is lost may have been anybody's revocation: everybody asks the store once.
-            room.reset_ms = max(room.reset_ms, journal.entries[0].at_ms)
-        self._apply_journal(room, journal)
-        room.journal = max(tick.journal, room.journal)
+        if first or tick.journal < room.journal:
+            room.journal = 0  # or the store began anew
+        while room.journal < tick.journal:
+            journal = await self._store.journal(room.id, room.journal)
+            if not journal.entries:
+                room.journal = tick.journal
+                break
+            if journal.gap and not first:
+                # What is lost may have been anybody's revocation: everybody asks the store once.
+                room.reset_ms = max(room.reset_ms, journal.entries[0].at_ms)
+            self._apply_journal(room, journal)
+            first = False
         room.forget_old_revocations(self._clock.now_ms())
 
     def _apply_journal(self, room: LiveRoom, journal: Journal) -> None:
@@ -145,7 +158,7 @@ class Ticker:
             return
         for run, lives in zip(due, alive, strict=True):
             if not lives:
-                run.stop.close(4408, "your session here has ended")
+                run.end()
 
 
 def keep_alive_s(room: LiveRoom) -> float:
