@@ -183,6 +183,8 @@ class Exchange:
                 logger.warning("the application's task was cancelled from within")
         except ClientGone:
             pass
+        except ConnectionAbortedError as cut:  # on purpose: no fault of the application's
+            logger.debug("the application cuts its answer off: %s", cut)
         except Exception:
             if not self.gone:
                 logger.exception("the application failed on %s", self.scope["method"])

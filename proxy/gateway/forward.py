@@ -49,10 +49,11 @@ class Outcome:
     ended: Ended
 
 
-class AnswerCut(Exception):
+class AnswerCut(ConnectionAbortedError):
     """The origin failed after its headers had been sent on; let it reach the server, which cuts.
 
-    Raising is the one way that ASGI has to end a connection without ending the message.
+    Raising is the one way that ASGI has to end a connection without ending the message. Our server
+    writes no traceback of a `ConnectionAbortedError`: an origin that dies would fill the log.
     """
 
     def __init__(self, outcome: Outcome, cause: OriginError | BodyMismatch) -> None:

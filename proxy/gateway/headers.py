@@ -17,7 +17,7 @@ from proxy.gateway.upstream_messages import BadHead, Header, Headers, RequestHea
 __all__ = ["BadHead", "CorvusHeaders", "Sender", "cut_cookies", "origin_head", "visitor_headers"]
 
 OWN_COOKIES = b"corvus_"
-"""Every cookie of the gateway begins so; none reaches an origin (design §3)."""
+"""Every cookie of the gateway begins so; none reaches an origin or comes from one (design §3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,15 +314,8 @@ _SESSION, _PRIORITY = range(20, 22)  # of answers
 
 _ANSWER_KINDS: dict[bytes, tuple[bytes, int]] = {}
 _ANSWER_DROPPED = frozenset(
-    {
-        b"keep-alive",
-        b"proxy-connection",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"te",
-        b"transfer-encoding",
-        b"upgrade",
-    }
+    b"keep-alive proxy-connection proxy-authenticate proxy-authorization te transfer-encoding"
+    b" upgrade".split()
 )
 
 
@@ -333,6 +326,8 @@ def _answer_kind(name: bytes) -> tuple[bytes, int]:
         kind = _DROP
     elif lowered == b"connection":
         kind = _CONNECTION
+    elif lowered == b"set-cookie":
+        kind = _COOKIE
     elif lowered == b"corvus-session":
         kind = _SESSION
     elif lowered == b"corvus-priority":
@@ -360,6 +355,9 @@ def visitor_headers(headers: Iterable[Header]) -> tuple[Headers, CorvusHeaders]:
         lowered, kind = found if found is not None else _answer_kind(name)
         if kind == _PASS:
             kept.append((lowered, value))
+        elif kind == _COOKIE:
+            if not value.startswith(OWN_COOKIES):  # a place that only we give and take
+                kept.append((lowered, value))
         elif kind == _CONNECTION:
             nominated.append(value)
         elif kind == _SESSION:
