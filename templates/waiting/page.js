@@ -127,6 +127,8 @@ const answer = (code, j, rest) => {
   if (LINE.includes(s)) { enterLine(s); line(j); again(poll); }
   else if (s === "granted") { granted(j); again(poll); }
   else if (GONE.includes(s)) gone(j);
+  // Another tab has left the line: joining it again is for the visitor to say.
+  else if (s === "none") { j.state = "left"; gone(j); }
   else go();
 };
 

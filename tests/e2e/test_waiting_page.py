@@ -276,6 +276,21 @@ def test_wr_25_a_reset_is_said_with_one_rejoin(seen: Visit, server: PageServer) 
     assert seen.page.locator("#rejoin").get_attribute("action") == f"{ROOM}/rejoin"
 
 
+def test_leaving_in_another_tab_is_said_and_never_joins_again_by_itself(
+    seen: Visit, server: PageServer
+) -> None:
+    seen.open()
+    server.answer = (
+        200,
+        {"state": "none", "rejoin_url": f"{ROOM}/rejoin", "server_time": NOW_MS},
+    )
+    seen.advance(3)
+    assert seen.page.locator("h1").inner_text() == "You left the line"
+    loads = len(server.requests)
+    seen.advance(120, step=5)
+    assert len(server.requests) == loads
+
+
 @pytest.mark.parametrize("state", ["paused", "hold", "parked", "prequeue"])
 def test_the_page_moves_between_the_states_of_the_line(
     seen: Visit, server: PageServer, bundle: PageBundle, state: str
