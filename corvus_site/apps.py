@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 
 
 class CorvusSiteConfig(AppConfig):
@@ -13,7 +13,8 @@ class CorvusSiteConfig(AppConfig):
     verbose_name = "Corvus"
 
     def ready(self) -> None:
-        """Register the checks of the operator's configuration, and the Celery application."""
+        """Register the checks and the Celery application; give accounts a plain name."""
         from corvus_site import celery, checks
 
         del celery, checks
+        apps.get_app_config("auth").verbose_name = "Accounts"

@@ -19,6 +19,7 @@ CORVUS = env.load(os.environ)
 
 DATA_DIR: Path = backends.data_folder(CORVUS.value("CORVUS_DATA_DIR"))
 MASTER_SECRET: str = CORVUS.value("CORVUS_SECRET") or ensure_secret(DATA_DIR)
+TRUSTED_PROXIES: tuple[str, ...] = CORVUS.value("CORVUS_TRUSTED_PROXIES")
 SETUP_TOKEN: str = CORVUS.value("CORVUS_SETUP_TOKEN")
 STORE_URL: str = (
     os.environ.get("CORVUS_STORE_URL")  # from the supervisor, which knows where its store is
@@ -37,7 +38,7 @@ INSTALLED_APPS = [
     "proxy",
     "abuse",
     "queueing",
-    "django.contrib.admin",
+    "corvus_site.console.ConsoleConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -120,13 +121,13 @@ LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"
+FORMAT_MODULE_PATH = ["corvus_site.formats"]
 
 STATIC_URL = "/static/"
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
-# The console is HTTPS whenever it is not on loopback; a Secure cookie on plain loopback would be
-# lost.
+# The console is HTTPS whenever it is not on loopback, where a Secure cookie would be lost.
 _by_https = not (_listen and _listen.is_loopback)
 SESSION_COOKIE_NAME = "corvus_console"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _by_https

@@ -32,9 +32,14 @@ class RoomBindingInline(admin.TabularInline):  # type: ignore[type-arg]
     """A host's rooms by path."""
 
     model = RoomBinding
+    autocomplete_fields = ["room"]
     extra = 0
     verbose_name = "room"
     verbose_name_plural = "rooms by path"
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        """Fetch the host with each rule, which names it."""
+        return super().get_queryset(request).select_related("host")
 
 
 @admin.register(ProxyHost)
@@ -51,6 +56,13 @@ class ProxyHostAdmin(ShowsRefusals):
         ("Forwarding", {"fields": ["preserve_host", "verify_origin", "path_case"]}),
         ("Waiting", {"fields": ["bypass", "session_cookie"]}),
     ]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Say what a host is."""
+        lead = "A host is one site, the names that lead to it, and the rooms before its paths."
+        return super().changelist_view(request, {**(extra_context or {}), "lead": lead})
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Fetch the names with the hosts."""
@@ -168,6 +180,8 @@ class SettingsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                     form.add_error(name if name in form.fields else None, text)
             return False
         if changed:
+            text = f"Saved {', '.join(sorted(changed))}."
+            self.log_change(request, SavedSetting(name="Settings"), text)
             self.message_user(request, f"Saved: {', '.join(sorted(changed))}.", messages.SUCCESS)
             say_if_behind(request)
         else:
@@ -185,6 +199,13 @@ class ConfigVersionAdmin(ReadOnly):
     show_full_result_count = False
     fields = ["number", "created_at", "delivered_at", "author", "note", "digest", "readable"]
 
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Say what a version is."""
+        lead = "Every change makes a version. Gateways run the newest that the store has."
+        return super().changelist_view(request, {**(extra_context or {}), "lead": lead})
+
     @admin.display(description="document")
     def readable(self, version: ConfigVersion) -> str:
         """Show the document with indentation."""
@@ -198,6 +219,16 @@ class KeyGenerationAdmin(ReadOnly):
 
     list_display = ["number", "rotated_at", "author"]
     change_list_template = "admin/proxy/keys.html"
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Say which key signs."""
+        lead = (
+            f"Generation {queries.key_generation()} signs passes and tickets; it and the one before"
+            " are believed. Each rotation adds a row."
+        )
+        return super().changelist_view(request, {**(extra_context or {}), "lead": lead})
 
     def get_urls(self) -> list[URLPattern]:
         """Add the rotation."""
@@ -219,6 +250,8 @@ class KeyGenerationAdmin(ReadOnly):
             except services.TooSoon as refusal:
                 messages.error(request, str(refusal))
             else:
+                made = self.get_queryset(request).get(number=number)
+                self.log_addition(request, made, "Signing keys rotated")
                 messages.success(request, f"Generation {number} signs now.")
                 say_if_behind(request)
             return HttpResponseRedirect(back)

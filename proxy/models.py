@@ -122,7 +122,7 @@ class RoomBinding(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.path} → {self.room_id}"
+        return f"{self.host} {self.path} → {self.room_id}"
 
     def clean(self) -> None:
         """Bring the path rule into its one form."""

@@ -89,6 +89,12 @@ ACTS = {
 }
 
 
+LEAD = (
+    "To pause, resume, close, release or reset rooms, tick them, choose the action and press Go."
+    " Everything else is on the room's own page and is in force within a second."
+)
+
+
 def _confirmed(
     act: Act,
 ) -> Callable[[RoomAdmin, HttpRequest, QuerySet[Room]], HttpResponse | None]:
@@ -146,12 +152,12 @@ class RoomAdmin(ShowsRefusals):
             },
         ),
         ("When the store is down", {"fields": ["on_outage", "open_rate"]}),
-        ("Waiting page", {"fields": ["page_upload", "page_remove"]}),
+        ("Waiting page", {"fields": ["page_in_use", "page_upload", "page_remove"]}),
     ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Room | None = None) -> list[str]:
         """Keep the short name: cookies and tickets carry it."""
-        return ["id"] if obj else []
+        return ["id", "page_in_use"] if obj else ["page_in_use"]
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -159,7 +165,7 @@ class RoomAdmin(ShowsRefusals):
         """Show the list with live counts; they are blank while the store is down."""
         stats = queries.live_stats(Room.objects.values_list("id", flat=True))
         request.room_stats = stats  # type: ignore[attr-defined]
-        return super().changelist_view(request, extra_context)
+        return super().changelist_view(request, {**(extra_context or {}), "lead": LEAD})
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         """Bind the live columns to this request's counts."""
@@ -187,6 +193,13 @@ class RoomAdmin(ShowsRefusals):
     def state(self, room: Room) -> str:
         """Show the mode in a word."""
         return SHORT_MODES[Mode(room.mode)]
+
+    @admin.display(description="in use")
+    def page_in_use(self, room: Room) -> str:
+        """Tell which page people in line see."""
+        if not room.page_html:
+            return "The built-in page"
+        return f"An own page of {len(room.page_html.encode()):,} bytes"
 
     def save_model(self, request: HttpRequest, obj: Room, form: Any, change: bool) -> None:
         """Write through the service."""
@@ -223,5 +236,6 @@ class RoomAdmin(ShowsRefusals):
                 text = f"{room}: the store did not do it ({error})."
                 self.message_user(request, text, messages.ERROR)
             else:
+                self.log_change(request, room, act.label)
                 self.message_user(request, said, messages.SUCCESS)
         return None

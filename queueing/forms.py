@@ -17,13 +17,14 @@ class RoomForm(forms.ModelForm):  # type: ignore[type-arg]
     page_upload = forms.FileField(
         label="Own waiting page",
         required=False,
-        help_text="An HTML template of your own instead of the built-in page, at most 256 KB. It is"
-        " checked when you save. Leave empty to keep what there is.",
+        help_text="An HTML template of your own with placeholders such as {{position}}, at most 256"
+        " KB; docs/waiting-page.md has an example. It is checked when you save. Choose none to keep"
+        " what is in use.",
     )
     page_remove = forms.BooleanField(
         label="Back to the built-in page",
         required=False,
-        help_text="Removes the uploaded template.",
+        help_text="Removes the own page.",
     )
 
     class Meta:

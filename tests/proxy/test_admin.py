@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.test import Client
@@ -12,7 +13,7 @@ from django.test import Client
 from proxy import queries
 from proxy import store as keys
 from proxy.gateway.snapshot import Snapshot, load
-from proxy.models import ConfigVersion, ProxyHost
+from proxy.models import ConfigVersion, ProxyHost, RoomBinding
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -221,3 +222,23 @@ def test_wr_28_the_button_rotates_and_refuses_a_second_rotation_at_once(
     assert snapshot(store).key_generation == 2
     console.post(address, {"force": "yes"})
     assert snapshot(store).key_generation == 3
+
+
+def test_who_saved_settings_and_rotated_keys_is_in_the_log_of_actions(console: Client) -> None:
+    console.post(SETTINGS, as_sent(console, CORVUS_CAPACITY="9"))
+    console.post("/admin/proxy/keygeneration/rotate/")
+    entries = LogEntry.objects.select_related("user")
+    kept = [(e.user.username, e.object_repr, e.get_change_message()) for e in entries]
+    assert ("ada", "Settings", "Saved CORVUS_CAPACITY.") in kept
+    assert ("ada", "generation 2", "Signing keys rotated") in kept
+    assert "Saved CORVUS_CAPACITY." in console.get("/admin/admin/logentry/").content.decode()
+
+
+def test_the_page_of_a_host_asks_the_database_no_more_than_once_a_rule(
+    console: Client, django_assert_max_num_queries: Any
+) -> None:
+    host = ProxyHost.objects.get()
+    for number in range(10):
+        RoomBinding.objects.create(host=host, path=f"/hall-{number}", room_id="main")
+    with django_assert_max_num_queries(10 + 11):
+        console.get(f"{HOSTS}{host.pk}/change/")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import call_command
@@ -155,6 +156,13 @@ def test_an_own_page_is_uploaded_kept_by_later_saves_and_removed_again(console: 
     assert Room.objects.get(pk="main").page_html == ""
 
 
+def test_the_form_says_which_waiting_page_is_in_use(console: Client) -> None:
+    form = f"{LIST}main/change/"
+    assert "The built-in page" in console.get(form).content.decode()
+    Room.objects.filter(pk="main").update(page_html="<p>Hold on</p>")
+    assert "An own page of 14 bytes" in console.get(form).content.decode()
+
+
 def test_the_list_shows_who_is_inside_and_who_waits(console: Client, valkey: Valkey) -> None:
     page = console.get(LIST).content.decode()
     assert 'field-show">0' in page or ">0</td>" in page
@@ -198,6 +206,17 @@ def test_wr_25_a_reset_begins_a_new_epoch(console: Client, valkey: Valkey) -> No
 def test_the_emergency_release_says_how_many_lost_their_slot(console: Client) -> None:
     form = {"action": "release", "_selected_action": ["main"], "confirmed": "yes"}
     assert "0 inside lost their slot" in console.post(LIST, form, follow=True).content.decode()
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "close", "release", "reset"])
+def test_who_did_what_to_a_room_is_in_its_history(console: Client, action: str) -> None:
+    console.post(LIST, {"action": action, "_selected_action": ["main"], "confirmed": "yes"})
+    entry = LogEntry.objects.get(object_id="main")
+    assert entry.user.username == "ada"
+    assert (
+        entry.get_change_message().lower()
+        in console.get(f"{LIST}main/history/").content.decode().lower()
+    )
 
 
 def test_an_action_that_the_store_did_not_do_is_said(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -153,3 +154,18 @@ def test_a_forged_form_is_told_that_nothing_was_changed() -> None:
     response = client.post("/admin/login/", {"username": "ada", "password": "x"})
     assert response.status_code == 403
     assert "Nothing was changed" in response.content.decode()
+
+
+def test_what_is_used_daily_stands_first_on_the_index_and_lists_have_plain_titles(
+    client: Client, settings: Any, valkey: Valkey
+) -> None:
+    settings.STORE_URL = valkey.url
+    call_command("publish")
+    client.force_login(User.objects.create_superuser("ada", password="x"))
+    index = client.get("/admin/").content.decode()
+    assert index.index("Waiting rooms") < index.index("Gateway") < index.index("Accounts")
+    rooms = client.get("/admin/queueing/room/").content.decode()
+    assert "<h1>Rooms</h1>" in rooms
+    assert "Select room" not in rooms
+    versions = client.get("/admin/proxy/configversion/").content.decode()
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", versions)
