@@ -7,6 +7,8 @@ from django.urls import include, path
 
 from portal.forms import SignInForm
 
+admin.site.login_form = SignInForm  # here, because forms need the models that apps load
+
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("portal.urls")),
