@@ -10,6 +10,8 @@ RUN pip install --no-cache-dir --require-hashes --only-binary :all: -r requireme
     && pip install --no-cache-dir --only-binary :all: "psycopg[binary]>=3.2,<4"
 
 COPY . .
+# The visitors' words, compiled while the code can still be written.
+RUN python -m queueing.catalogues
 RUN useradd --system --home-dir /var/lib/corvus --create-home corvus \
     && chmod 700 /var/lib/corvus
 USER corvus

@@ -37,3 +37,7 @@ def ensure_catalogues(directory: Path = LOCALE) -> list[Path]:
         os.replace(out.name, target)  # noqa: PTH105
         written.append(target)
     return written
+
+
+if __name__ == "__main__":  # at installation, by whoever may write here; needs no Django
+    ensure_catalogues()

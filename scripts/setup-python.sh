@@ -1,16 +1,27 @@
 #!/bin/sh
-# Makes the virtual environment from the lock file, once for each state of the lock file.
-# Needs nothing but Python 3.11 or newer; no compiler.
+# Makes the virtual environment from the lock file, once for each state of the lock file, and compiles
+# the visitors' words. Needs nothing but Python 3.11 or newer; no compiler.
 set -eu
 cd "$(dirname "$0")/.."
+
+say() { echo "corvus: $*" >&2; }
+
+# Here, and not when Corvus starts: the user that it runs as need not own the code.
+compile_words() {
+    for words in locale/*/LC_MESSAGES/django.po; do
+        if [ -e "$words" ] && [ ! "${words%.po}.mo" -nt "$words" ]; then
+            .venv/bin/python -m queueing.catalogues
+            return
+        fi
+    done
+}
 
 stamp=.venv/.locked
 wanted=$(cksum requirements.lock)
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+    compile_words
     exit 0
 fi
-
-say() { echo "corvus: $*" >&2; }
 
 python=${PYTHON:-}
 if [ -z "$python" ]; then
@@ -48,3 +59,4 @@ if ! .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-in
     exit 1
 fi
 echo "$wanted" >"$stamp"
+compile_words

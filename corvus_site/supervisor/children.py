@@ -45,6 +45,7 @@ class Child:
     stop_within_s: float = 10.0
     drain_stage: int = 0  # stages are stopped one after the other, the lowest first
     must_stop_orderly: bool = False  # a hurried stop still lets it write its data
+    unsaid: tuple[str, ...] = ()  # lines with one of these are kept for a failure's story alone
 
 
 def next_delay(delay_s: float, lived_s: float) -> float:
@@ -217,7 +218,8 @@ class Keeper:
     def _take(self, lines: list[bytes]) -> None:
         texts = [raw.decode(errors="replace") for raw in lines]
         self._tail.extend(texts)
-        self._voice.relay(self.child.name, texts)
+        unsaid = self.child.unsaid
+        self._voice.relay(self.child.name, [t for t in texts if not any(u in t for u in unsaid)])
         if self.child.ready_line and any(self.child.ready_line in text for text in texts):
             self._line_seen.set()
 

@@ -137,12 +137,15 @@ def _environment(
     environ = for_child(prepared.folder, effective, given)
     if prepared.demo:
         environ["CORVUS_UPSTREAM"] = url_of(prepared.demo[0])
-        for name, text in DEMO_SETTINGS.items():
-            if effective.source(name) is Source.DEFAULT:
-                environ[name] = text
-                voice.say(
-                    f"demo site: {name} is {text} unless you set it, so that a line is soon seen"
-                )
+        chosen = {
+            name: text
+            for name, text in DEMO_SETTINGS.items()
+            if effective.source(name) is Source.DEFAULT
+        }
+        environ |= chosen
+        if chosen:
+            said = " and ".join(f"{name}={text}" for name, text in chosen.items())
+            voice.say(f"demo site: {said} unless you set it, so that a line is soon seen")
     return environ
 
 
@@ -198,6 +201,7 @@ def _worker(prepared: Prepared, environ: dict[str, str]) -> Child:
         ready=(lambda: exists(ready)) if prepared.store_answers else None,
         stop_within_s=20,
         drain_stage=2,
+        unsaid=("worker: Warm shutdown",),
     )
 
 

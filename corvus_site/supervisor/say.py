@@ -51,11 +51,13 @@ class Speaker:
     def relay(self, name: str, lines: Sequence[str]) -> None:
         """Write lines of a child soon, each behind its name."""
         for line in lines:
+            if not line.strip():
+                continue
             if not self.json_lines:
                 self._put(f"{name} | {line}")
             elif line.startswith("{"):
                 self._put(line)
-            elif line.strip():
+            else:
                 self._put(_as_json(name, line))
 
     def close(self) -> None:

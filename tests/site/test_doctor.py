@@ -46,7 +46,8 @@ def test_doctor_finds_a_site_that_does_not_answer(command: Run) -> None:
 
 
 def test_doctor_finds_a_folder_that_others_can_look_into(command: Run, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir(mode=0o755)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o755)
     assert "other users of this machine can look into" in command("doctor")[1]
 
 

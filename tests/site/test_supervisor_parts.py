@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
+import sys
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from corvus_site.env import BadSetting, HostPort
+from corvus_site.supervisor.children import Child, Keeper
 from corvus_site.supervisor.listeners import loopback_of, open_listeners, url_of
 from corvus_site.supervisor.say import MOST_WAITING, Speaker
 
@@ -63,6 +67,36 @@ def test_json_lines_wrap_what_is_none_and_leave_what_is() -> None:
         events = [json.loads(line) for line in source]
     assert [event["event"] for event in events] == ['a "quoted" sentence', "plain", "own"]
     assert events[1]["logger"] == "store"
+
+
+class Heard:
+    """A voice that keeps what children say."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        raise AssertionError(line)
+
+    def relay(self, name: str, lines: Sequence[str]) -> None:
+        self.lines += lines
+
+
+async def test_what_a_part_is_known_to_say_for_nothing_is_not_passed_on() -> None:
+    heard = Heard()
+    said = "noise: all is well\nnews\nready"
+    program = f"import signal; print({said!r}, flush=True); signal.pause()"
+    child = Child(
+        name="part",
+        argv=(sys.executable, "-c", program),
+        ready_line="ready",
+        unsaid=("noise: ",),
+    )
+    keeper = Keeper(child, heard)
+    await keeper.start()
+    await keeper.wait_ready()
+    await keeper.stop(asyncio.Event())
+    assert heard.lines == ["news", "ready"]
 
 
 def connects(host: str, port: int) -> bool:

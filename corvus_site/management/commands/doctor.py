@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -42,6 +43,13 @@ def _data_folder() -> Findings:
         yield "warning", f"other users of this machine can look into {folder}: chmod 700 {folder}"
 
 
+def _overcommit_is_off() -> bool:
+    try:
+        return Path("/proc/sys/vm/overcommit_memory").read_text().strip() != "1"
+    except OSError:
+        return False  # not Linux
+
+
 def _store() -> Findings:
     external = bool(settings.CORVUS.value("CORVUS_REDIS_URL"))
     if not external:
@@ -49,6 +57,12 @@ def _store() -> Findings:
             yield "ok", f"embedded store: {store_program()}"
         except NoStoreProgram as error:
             yield "error", str(error)
+        if _overcommit_is_off():
+            yield (
+                "warning",
+                "the store may fail to rewrite its file when memory is short: sysctl"
+                " vm.overcommit_memory=1",
+            )
     try:
         for warning in asyncio.run(examine(settings.STORE_URL)):
             yield "warning", warning
