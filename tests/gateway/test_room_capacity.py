@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import signal
-import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from tests.support.crowd import Reply, Visitor, together
+from tests.support.crowd import Reply, Visitor, together, until
 from tests.support.gateways import Gateways, eventually
 
 
@@ -137,13 +135,6 @@ async def test_wr_02_a_killed_gateway_strands_no_slot(world: Gateways) -> None:
 
 def replace_gateways(world: Gateways, without: object) -> Gateways:
     return replace(world, gateways=[g for g in world.gateways if g is not without])
-
-
-async def until(ask: Callable[[], Awaitable[bool]], within_s: float = 10.0) -> None:
-    """Ask again and again, as a visitor's page does, until it is so."""
-    deadline = time.monotonic() + within_s
-    while not await ask():
-        assert time.monotonic() < deadline, f"not within {within_s} s"
 
 
 def test_counts_are_told_to_operators(world: Gateways) -> None:

