@@ -12,7 +12,6 @@ import pytest
 from proxy.gateway.snapshot import GatewaySettings
 from queueing.config import RoomConfig
 from queueing.passes import Credential, Keyring, Kind, Verdict, new_sid
-from tests.support.crowd import Visitor, together
 from tests.support.gateways import BROWSER, SECRET, Gateways
 
 KEYS = Keyring(SECRET.encode(), 1)
@@ -111,27 +110,6 @@ def test_wr_29_another_network_keeps_the_place(world: Gateways) -> None:
         status = waiting.get(f"/__corvus/wr/{room.id}/status", headers=mobile).json()
         assert (status["state"], status["position"]) == ("waiting", 1)
         assert first.json()["state"] == "none"
-
-
-async def test_wr_31_a_cookieless_flood_leaves_no_trace(world: Gateways) -> None:
-    room = world.room(capacity=1)
-    world.publish(room)
-    keys = sorted(world.redis.keys(f"*{room.id}*"))
-    totals = world.operator(room, "stats").totals
-    pages = Visitor(world.one.port, headers=BROWSER)
-
-    async def strike(number: int) -> int:
-        flooder = Visitor(world.one.port, headers=BROWSER if number % 2 else {})
-        reply = await flooder.get(f"/?{number}")
-        await flooder.close()
-        assert len(flooder.cookies) == 1
-        return reply.status
-
-    statuses = await together(range(600), strike)
-    assert set(statuses) == {302, 429}
-    assert sorted(world.redis.keys(f"*{room.id}*")) == keys
-    assert world.operator(room, "stats").totals == totals
-    await pages.close()
 
 
 @pytest.mark.parametrize("secure", [False, True])

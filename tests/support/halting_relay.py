@@ -1,4 +1,4 @@
-"""A relay before the store that halts whoever makes one kind of call to the room script."""
+"""A relay before the store: notes what a gateway asks, and can halt it at one kind of call."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import contextlib
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
+
+import hiredis
 
 
 class HaltingRelay:
@@ -14,6 +17,7 @@ class HaltingRelay:
 
     def __init__(self, store: str, path: str) -> None:
         self.url = f"unix://{path}?db=0"
+        self.asked: list[str] = []  # operations of the room script, and other commands' names
         self.halted = asyncio.Event()
         self._store = store
         self._operation = b""
@@ -44,7 +48,11 @@ class HaltingRelay:
     async def _questions(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, called: asyncio.Event
     ) -> None:
+        commands = hiredis.Reader()
         while data := await reader.read(65536):
+            commands.feed(data)
+            while (command := commands.gets()) is not False:
+                self.asked.append(_name(command))
             if self._operation and self._operation in data:
                 called.set()
                 if self._before:
@@ -70,6 +78,13 @@ class HaltingRelay:
         """Let everything that is halted end."""
         self._over.set()
         await asyncio.gather(*self._carrying)
+
+
+def _name(command: list[Any]) -> str:
+    """Name a command; of a script call (EVALSHA digest number-of-keys keys…) the operation."""
+    is_script = command[0].upper() == b"EVALSHA"
+    word: bytes = command[3 + int(command[2])] if is_script else command[0]
+    return word.decode()
 
 
 @contextlib.asynccontextmanager
