@@ -26,6 +26,7 @@ from typing import Any
 import httpx
 import redis
 
+from corvus_site.supervisor.console_certificate import CertificateFiles
 from corvus_site.supervisor.leash import tied_to
 from proxy.gateway.snapshot import (
     SNAPSHOT_KEY,
@@ -144,6 +145,7 @@ class Gateway:
     process: subprocess.Popen[bytes]
     port: int
     log: Path
+    tls_port: int = 0
 
     @property
     def url(self) -> str:
@@ -195,9 +197,16 @@ class Gateways:
         """Give a plain client of the store."""
         return redis.Redis.from_url(self.store_url)
 
-    def start(self, environment: dict[str, str] | None = None) -> Gateway:
-        """Start one more process and wait until it answers."""
+    def start(
+        self, environment: dict[str, str] | None = None, certificate: CertificateFiles | None = None
+    ) -> Gateway:
+        """Start one more process, with a certificate also for HTTPS; wait until it answers."""
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        tls_listener = socket.create_server(("127.0.0.1", 0))
+        tls: list[str] = []
+        if certificate:
+            tls = ["--tls-fd", str(tls_listener.fileno())]
+            tls += ["--tls-cert", str(certificate.certificate), "--tls-key", str(certificate.key)]
         log = self.folder / f"gateway-{len(self.gateways)}.log"
         clean = {n: v for n, v in os.environ.items() if not n.startswith("CORVUS_")}
         with log.open("wb") as output:
@@ -206,6 +215,7 @@ class Gateways:
                     *(sys.executable, "-m", "corvus_site.server"),
                     *("--app", "corvus_site.gateway_asgi:application"),
                     *("--fd", str(listener.fileno())),
+                    *tls,
                 ],
                 cwd=ROOT,
                 env=clean
@@ -218,13 +228,15 @@ class Gateways:
                     "CORVUS_CONNECTIONS_PER_CLIENT": "0",  # a crowd comes from one address
                 }
                 | (environment or {}),
-                pass_fds=[listener.fileno()],
+                pass_fds=[listener.fileno(), tls_listener.fileno()],
                 preexec_fn=tied_to(os.getpid()),  # a test run that is killed leaves nothing behind
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        gateway = Gateway(process, listener.getsockname()[1], log)
+        tls_port = tls_listener.getsockname()[1] if certificate else 0
+        gateway = Gateway(process, listener.getsockname()[1], log, tls_port)
         listener.close()
+        tls_listener.close()
         self.gateways.append(gateway)
         eventually(lambda: self._answers(gateway), what=lambda: log.read_text())
         return gateway
