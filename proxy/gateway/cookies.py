@@ -53,7 +53,8 @@ def cannot_be_set(exchange: Exchange, settings: GatewaySettings) -> bool:
     if settings.secure_cookie and exchange.scheme != "https":
         return True
     domain = settings.cookie_domain.lstrip(".").lower()
-    return bool(domain) and exchange.host != domain and not exchange.host.endswith("." + domain)
+    host = exchange.visited_host
+    return bool(domain) and host != domain and not host.endswith("." + domain)
 
 
 def _set_cookie(

@@ -28,7 +28,7 @@ def error_answer(
         return json_answer(status, document)
     view = PageView(
         state=state,
-        site=exchange.host,
+        site=exchange.visited_host,
         unsafe=not exchange.is_safe,
         incident=exchange.request_id,
     )

@@ -46,8 +46,7 @@ class Exchange:
     target: bytes  # as sent
     scheme: str  # http | https: how the visitor came, by a trusted proxy's word too
     peer_scheme: str  # http | https: how the connection came to us
-    authority: bytes  # Host as sent
-    host: str  # its normal form; "" when it is none
+    host: str  # Host in its normal form; "" when it is none
     client: Client
     found: dict[bytes, bytes]  # the headers that stages look at; repeated ones joined
     is_websocket: bool
@@ -76,9 +75,25 @@ class Exchange:
         return mode in (None, b"navigate") and dest in (None, *_PAGE_DESTINATIONS)
 
     @property
+    def authority(self) -> bytes:
+        """The host, perhaps with a port, in the visitor's address bar: as `Host` says, unless a
+        trusted proxy wrote its own name there and tells the visitor's beside it."""
+        said = self.found.get(b"x-forwarded-host") if self.client.peer_trusted else None
+        if said is not None:
+            said = said.rpartition(b",")[2].strip()
+            if _host(said) not in ("", self.host):
+                return said
+        return self.found.get(b"host", b"")
+
+    @property
+    def visited_host(self) -> str:
+        """The normal form of `authority`; "" when it is none."""
+        return _host(self.authority)
+
+    @property
     def base_url(self) -> str:
-        """Scheme and authority, for absolute redirects to the same host."""
-        return f"{self.scheme}://{self.authority.decode('latin-1')}"
+        """Scheme and authority, for absolute redirects to the same host; "" where there is none."""
+        return f"{self.scheme}://{self.authority.decode('latin-1')}" if self.visited_host else ""
 
     def cookies(self, name: bytes) -> Iterator[bytes]:
         """Give every value sent under a name: an old path or domain may leave a stale twin."""
@@ -126,11 +141,6 @@ def read_exchange(scope: dict[str, Any], clients: ClientFinder, request_id: str)
     peer_scheme = "https" if scope.get("scheme") in ("https", "wss") else "http"
     target = raw_target(scope)
     path, _, query = target.partition(b"?")
-    authority = found.get(b"host", b"")
-    try:
-        host = normal_host(authority)
-    except BadHost:
-        host = ""
     return Exchange(
         method=scope.get("method", "GET"),
         path=path,
@@ -138,13 +148,19 @@ def read_exchange(scope: dict[str, Any], clients: ClientFinder, request_id: str)
         target=target,
         scheme=_visitor_scheme(client, found, peer_scheme),
         peer_scheme=peer_scheme,
-        authority=authority,
-        host=host,
+        host=_host(found.get(b"host", b"")),
         client=client,
         found=found,
         is_websocket=scope["type"] == "websocket",
         request_id=request_id,
     )
+
+
+def _host(authority: bytes) -> str:
+    try:
+        return normal_host(authority)
+    except BadHost:
+        return ""
 
 
 def _visitor_scheme(client: Client, found: dict[bytes, bytes], peer_scheme: str) -> str:

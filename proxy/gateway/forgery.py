@@ -42,15 +42,4 @@ def _names_us(exchange: Exchange) -> bool:
         named = normal_host(urlsplit(origin).netloc)
     except (BadHost, ValueError):
         return False
-    return named in (exchange.host, _forwarded_host(exchange))
-
-
-def _forwarded_host(exchange: Exchange) -> str:
-    """The host that the visitor asked for, by the word of a trusted proxy that writes its own."""
-    said = exchange.found.get(b"x-forwarded-host")
-    if said is None or not exchange.client.peer_trusted:
-        return exchange.host
-    try:
-        return normal_host(said.rpartition(b",")[2])
-    except BadHost:
-        return exchange.host
+    return named in (exchange.host, exchange.visited_host)

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from proxy.gateway.headers import CorvusHeaders, uncacheable, visitor_headers
+from proxy.gateway.running import StopSignal
 from proxy.gateway.upstream import BodyMismatch, UpstreamClient, UpstreamResponse
 from proxy.gateway.upstream_errors import OriginError
 from proxy.gateway.upstream_messages import (
@@ -38,6 +39,7 @@ class Ended(StrEnum):
     DELIVERED = "delivered"
     CLIENT_GONE = "client gone"
     CUT = "cut"  # the origin failed inside its answer
+    STOPPED = "stopped"  # an event stream whose visitor may not be inside any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ async def forward(
     origin: Origin,
     head: RequestHead,
     upstream: UpstreamClient,
+    stop: StopSignal | None = None,
     extra_headers: Sequence[Header] = (),
     on_origin_headers: OnOriginHeaders | None = None,
 ) -> Outcome:
@@ -82,6 +85,8 @@ async def forward(
     `extra_headers` are added to the answer; `on_origin_headers` hears status and `Corvus-*` headers
     of the answer before it is sent on, and may give more. Where one of them is a `Set-Cookie`, the
     answer becomes uncacheable (WR-41); otherwise the origin's caching rules stay as they are.
+
+    `stop` ends an event stream (WR-51); any other answer is delivered to its end.
 
     Cancelled (the extended server does so when the visitor goes), it closes the origin's connection
     at once.
@@ -104,7 +109,7 @@ async def forward(
             if any(name == b"set-cookie" for name, _ in added):
                 headers = uncacheable(headers)
             headers += added
-        return await exchange.deliver(response, headers)
+        return await exchange.deliver(response, headers, stop if _is_stream(headers) else None)
     except _ClientGone:
         return exchange.outcome(Ended.CLIENT_GONE)
     except asyncio.CancelledError:
@@ -124,6 +129,27 @@ async def forward(
         exchange.close()
         if response is not None and not response.complete:
             response.abort()
+
+
+def _is_stream(headers: Headers) -> bool:
+    return any(
+        name == b"content-type" and value.lower().startswith(b"text/event-stream")
+        for name, value in headers
+    )
+
+
+async def _part(response: UpstreamResponse, stop: StopSignal | None) -> bytes:
+    """Wait for the next part of an answer; b"" at its end, or when it is to stop."""
+    if stop is None:
+        return await response.read()
+    read = asyncio.ensure_future(response.read())
+    stopped = asyncio.ensure_future(stop.event.wait())
+    try:
+        await asyncio.wait((read, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return read.result() if read.done() else b""
+    finally:
+        read.cancel()
+        stopped.cancel()
 
 
 class _Exchange:
@@ -164,7 +190,9 @@ class _Exchange:
         self._watch()
         return first if first or declared else None
 
-    async def deliver(self, response: UpstreamResponse, headers: Headers) -> Outcome:
+    async def deliver(
+        self, response: UpstreamResponse, headers: Headers, stop: StopSignal | None
+    ) -> Outcome:
         """Send the answer on; the last event is sent only when the message ended well."""
         if self._interim is not None:
             await self._interim
@@ -184,8 +212,9 @@ class _Exchange:
         try:
             await send(start)
             while True:
-                part = response.take() if response.complete else await response.read()
-                more = not response.complete
+                part = response.take() if response.complete else await _part(response, stop)
+                stopped = stop is not None and stop.event.is_set()
+                more = not (response.complete or stopped)
                 await send({"type": "http.response.body", "body": part, "more_body": more})
                 self._sent += len(part)
                 if not more:
@@ -195,7 +224,7 @@ class _Exchange:
                 await send({"type": "http.response.trailers", "headers": fields})
         except OSError as error:  # how other servers tell that the visitor has gone
             raise _ClientGone from error
-        return self.outcome(Ended.DELIVERED)
+        return self.outcome(Ended.STOPPED if stopped else Ended.DELIVERED)
 
     def outcome(self, ended: Ended) -> Outcome:
         """Say what has become of the exchange so far."""

@@ -21,11 +21,12 @@ from proxy.gateway.live import LiveRoom
 from proxy.gateway.plan import Site
 from proxy.gateway.resources import InForce, Resources
 from proxy.gateway.rooms import Entry
+from proxy.gateway.running import StopSignal
 from proxy.gateway.ticker import keep_alive_s
 from proxy.gateway.upstream_errors import OriginError
 from proxy.gateway.upstream_messages import BadHead, RequestHead
 from proxy.gateway.upstream_upload import BodyMismatch
-from proxy.gateway.websocket import StopSignal, relay
+from proxy.gateway.websocket import relay
 from queueing.pages import PageState
 from queueing.passes import Credential
 from queueing.store import StoreError
@@ -92,7 +93,7 @@ class Passage:
         try:
             head = self._head(site)
             if live is None or entry.credential is None:
-                await self._carry(site, head, entry, None, StopSignal())
+                await self._carry(site, head, entry, None, None)
             else:
                 await self._inside(site, head, entry, live, entry.credential)
         except (BadHead, BodyMismatch) as error:
@@ -125,7 +126,7 @@ class Passage:
         head: RequestHead,
         entry: Entry,
         live: LiveRoom | None,
-        stop: StopSignal,
+        stop: StopSignal | None,
     ) -> None:
         def told(_: int, said: CorvusHeaders) -> Headers | None:
             return self._obey(said, live, entry.credential)
@@ -137,11 +138,12 @@ class Passage:
             "origin": site.origin,
             "head": head,
             "upstream": self.resources.upstream,
+            "stop": stop,
             "extra_headers": self._extra(entry),
             "on_origin_headers": told,
         }
         if self.exchange.is_websocket:
-            await relay(**common, stop=stop)
+            await relay(**common)
         else:
             await forward(**common)
 

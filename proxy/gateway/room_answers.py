@@ -176,7 +176,7 @@ def _view(desk: Desk, place: Place | None) -> PageView:
     extensions = place.extensions if place else 0
     return PageView(
         state=PageState.WAITING,
-        site=exchange.host,
+        site=exchange.visited_host,
         room=room.name,
         message=room.message,
         position=place.position if place and place.ticket else 0,

@@ -13,10 +13,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.gateway.websocket import StopSignal
 from queueing.config import RoomId, VisitorId
 
 STREAM_REVOKED = 4408
+_GOING_AWAY = 1001  # RFC 6455 7.4.1
+
+
+class StopSignal:
+    """Lets the gateway close a running stream, e.g. with 4408 when its slot is gone."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.code = _GOING_AWAY
+        self.reason = ""
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Close both sides; code and reason are a WebSocket's. The first call counts."""
+        if not self.event.is_set():
+            self.code, self.reason = code, reason
+            self.event.set()
 
 
 @dataclass(slots=True, eq=False)

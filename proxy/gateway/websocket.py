@@ -18,6 +18,7 @@ from wsproto.utilities import LocalProtocolError, generate_accept_token, generat
 
 from proxy.gateway.forward import OnOriginHeaders, Receive, Send
 from proxy.gateway.headers import CorvusHeaders, visitor_headers
+from proxy.gateway.running import StopSignal
 from proxy.gateway.upstream import Upgraded, UpstreamClient, UpstreamResponse
 from proxy.gateway.upstream_errors import OriginError, OriginProtocolError, OriginTimeout
 from proxy.gateway.upstream_messages import Header, Headers, Origin, RequestHead
@@ -32,21 +33,6 @@ NO_STATUS = int(CloseReason.NO_STATUS_RCVD)
 ABNORMAL = int(CloseReason.ABNORMAL_CLOSURE)
 INTERNAL = int(CloseReason.INTERNAL_ERROR)
 TOO_BIG = int(CloseReason.MESSAGE_TOO_BIG)
-
-
-class StopSignal:
-    """Lets the gateway close a running stream, e.g. with 4408 when its slot is gone."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-        self.code = int(CloseReason.GOING_AWAY)
-        self.reason = ""
-
-    def close(self, code: int, reason: str = "") -> None:
-        """Close both sides with this code; the first call counts."""
-        if not self.event.is_set():
-            self.code, self.reason = code, reason
-            self.event.set()
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,3 +59,20 @@ def test_outage_entries_are_bounded_over_all_processes(
     for start in taken:
         assert len([t for t in taken if start <= t < start + 1]) <= 11
     assert not processes[0].take_outage_entry(0)
+
+
+def test_a_file_that_outlived_a_restart_of_the_machine_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Breaker(tmp_path)
+    monkeypatch.setattr(time, "monotonic", lambda: 900_000.0)
+    memory.take_outage_entry(10)
+    memory.trip()
+    monkeypatch.setattr(time, "monotonic", lambda: 40.0)  # the clock begins anew with the machine
+    restarted = Breaker(tmp_path)
+    assert restarted.open_for_s == 0
+    assert restarted.may_try(), "the store is tried at once, not in ten days"
+    assert not restarted.may_try()
+    assert not restarted.take_outage_entry(10)
+    monkeypatch.setattr(time, "monotonic", lambda: 40.2)
+    assert restarted.take_outage_entry(10)

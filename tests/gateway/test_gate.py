@@ -23,7 +23,7 @@ from proxy.gateway.gate import (
     marked_url,
     read_cookie,
 )
-from queueing.config import RoomConfig, RoomId, VisitorId
+from queueing.config import RoomConfig, RoomId, Unit, VisitorId
 from queueing.passes import Credential, Keyring, Kind, Reading, Verdict
 
 NOW = 1_800_000_000_000
@@ -61,11 +61,12 @@ def step(
     network: str = "",
     revoked: Revocations | None = None,
     outage_since_ms: int | None = None,
+    room: RoomConfig = ROOM,
 ) -> Step:
     reading = Reading(Verdict.VALID, held, True) if held else Reading(Verdict.MISSING)
     return gate(
         exchange,
-        ROOM,
+        room,
         reading,
         now_ms=NOW,
         network=network,
@@ -133,6 +134,24 @@ def test_the_mark_is_taken_off_once_the_cookie_works() -> None:
     assert isinstance(unsafe, PassThrough), "an unsafe method is never redirected"
 
 
+def test_only_what_a_person_sees_is_led_to_the_clean_address() -> None:
+    for kind in (Kind.QUEUED, Kind.ADMITTED):
+        held = credential(kind)
+        for headers in ({}, {"sec_fetch_mode": "cors", "accept": "text/html"}):
+            found = step(ask("/a?__wr=1", **headers), held)
+            assert not isinstance(found, CleanUrl)
+    socket = ask("/live?__wr=1", upgrade="websocket", sec_fetch_mode="websocket")
+    assert isinstance(step(socket, credential()), PassThrough)
+
+
+def test_a_page_of_a_room_that_counts_requests_always_needs_a_slot_of_its_own() -> None:
+    room = RoomConfig(id=ROOM.id, unit=Unit.REQUESTS)
+    held = credential()
+    assert step(ask(), held, room=room) == AskStore(held)
+    long_ago = credential(age=5_000)
+    assert isinstance(step(ask(), long_ago, room=room, outage_since_ms=NOW), PassThrough)
+
+
 @given(
     st.lists(
         st.text(
@@ -171,3 +190,30 @@ def test_whose_word_counts_for_scheme_and_address() -> None:
     }
     proxied = read_exchange(scope, CLIENTS, "id")
     assert (proxied.scheme, proxied.client.address) == ("https", "203.0.113.9")
+
+
+@pytest.mark.parametrize(
+    ("peer", "host", "told", "base"),
+    [
+        ("127.0.0.1", "backend:8080", "shop.example", "http://shop.example"),
+        ("127.0.0.1", "backend:8080", "a.example, shop.example:81", "http://shop.example:81"),
+        ("127.0.0.1", "shop.example:81", "shop.example", "http://shop.example:81"),
+        ("127.0.0.1", "shop.example", "no@name", "http://shop.example"),
+        ("198.51.100.7", "shop.example", "evil.example", "http://shop.example"),
+        ("127.0.0.1", "", "", ""),
+        ("127.0.0.1", "me@shop.example", "", ""),
+    ],
+)
+def test_redirects_lead_to_the_host_that_the_visitor_sees(
+    peer: str, host: str, told: str, base: str
+) -> None:
+    scope: dict[str, Any] = {
+        "type": "http",
+        "path": "/",
+        "headers": [
+            (b"host", host.encode()),
+            *([(b"x-forwarded-host", told.encode())] * bool(told)),
+        ],
+        "client": (peer, 1),
+    }
+    assert read_exchange(scope, CLIENTS, "id").base_url == base

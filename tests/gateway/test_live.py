@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.gateway import live
 from proxy.gateway.live import LiveRoom, StoreClock
 from queueing.config import RoomConfig, RoomId, VisitorId
 
@@ -45,3 +46,12 @@ def test_revocations_are_forgotten_when_no_pass_of_before_can_live() -> None:
     room.revoked = {VisitorId("old"): 1_000, VisitorId("new"): 70_001}
     room.forget_old_revocations(100_000)
     assert set(room.revoked) == {"new"}
+
+
+def test_a_long_outage_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_MOST_OUTAGE_ENTRIES", 3)
+    room = LiveRoom(RoomConfig(id=RoomId("r")))
+    for name in ("a", "b", "a", "c", "d", "d"):
+        room.note_outage_entry(VisitorId(name))
+    assert "d" in room.outage_entries, "who came last is the likeliest to be inside still"
+    assert len(room.outage_entries) <= 3

@@ -80,6 +80,28 @@ def test_wr_61_passes_are_served_and_others_keep_their_number(
         assert (back["state"], back["position"]) == ("waiting", 1)
 
 
+def test_buttons_pressed_in_an_outage_are_answered_by_a_page_and_time_left_without_the_store(
+    shop: Gateways, durable: Valkey
+) -> None:
+    room = shop.room(capacity=1, on_outage=OnOutage.CLOSED)
+    shop.publish(room)
+    base = f"/__corvus/wr/{room.id}"
+    with shop.one.browser() as inside, shop.one.browser() as waiting:
+        inside.get("/")
+        waiting.get("/")
+        place = waiting.cookies[f"corvus_{room.id}"]
+        stop(durable, shop)
+        assert inside.get(f"{base}/session").json()["state"] == "active"
+        for button in ("leave", "extend"):
+            page = waiting.post(f"{base}/{button}?next=%2Fshow")
+            assert page.status_code == 503
+            assert page.headers["content-type"].startswith("text/html")
+            assert int(page.headers["retry-after"]) >= 5
+        assert waiting.cookies[f"corvus_{room.id}"] == place, "the place is not given up unasked"
+        by_script = waiting.post(f"{base}/leave", headers={"sec-fetch-mode": "cors"})
+        assert by_script.json()["state"] == "store_down"
+
+
 def test_wr_61_an_outage_adds_no_latency(shop: Gateways, durable: Valkey) -> None:
     shop.publish(shop.room(capacity=1, on_outage=OnOutage.CLOSED))
     with shop.gateways[1].api() as api:
@@ -158,6 +180,23 @@ def test_a_full_store_means_busy_never_open(shop: Gateways, durable: Valkey) -> 
             assert inside.get("/").text == "<h1>the shop</h1>"
         finally:
             durable.client.config_set("maxmemory", "0")
+        assert api.get("/").status_code == 200
+
+
+def test_a_store_that_cannot_do_it_means_busy_never_open_or_an_error(
+    shop: Gateways, durable: Valkey
+) -> None:
+    room = shop.room(capacity=5, on_outage=OnOutage.OPEN)
+    shop.publish(room)
+    with shop.one.api() as api:
+        api.get("/")
+        durable.client.delete(f"corvus:wr:{{{room.id}}}:visitor")
+        durable.client.set(f"corvus:wr:{{{room.id}}}:visitor", "of another kind")
+        busy = api.get("/")
+        assert (busy.status_code, busy.json()["state"]) == (503, "busy")
+        status = api.get(f"/__corvus/wr/{room.id}/status")
+        assert (status.status_code, status.json()["state"]) == (503, "busy")
+        durable.client.delete(f"corvus:wr:{{{room.id}}}:visitor")
         assert api.get("/").status_code == 200
 
 

@@ -341,3 +341,17 @@ def test_wr_24_a_position_that_rises_says_why(world: Gateways) -> None:
             lambda: (s := second.get(path, params={"shown": 1}).json())["position"] == 2 and s
         )
         assert risen["reason"] == "returned"
+
+
+def test_while_a_line_is_restored_only_who_has_checked_in_again_has_a_position(
+    world: Gateways,
+) -> None:
+    room = world.room(capacity=0)
+    world.publish(room)
+    with world.one.api() as stranger:
+        stranger.get("/")
+        world.redis.delete(f"corvus:wr:{{{room.id}}}:config")
+        told = eventually(
+            lambda: (a := stranger.get("/").json())["state"] == "hold" and a, what="the hold"
+        )
+        assert (told["queued"], told["position"], told["ahead"]) == (False, None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import httpx
@@ -9,7 +10,9 @@ import pytest
 
 from proxy.gateway.snapshot import RoomRule
 from queueing.config import InsideNow, RoomConfig
+from tests.support.crowd import Visitor, until
 from tests.support.gateways import BROWSER, Gateways, eventually
+from tests.support.raw_origin import OriginConnection, RawOrigin
 
 
 def test_wr_53_the_origin_ends_a_session_everywhere(world: Gateways) -> None:
@@ -86,6 +89,55 @@ def test_wr_64_keep_adopts_who_was_inside_and_queue_does_not(world: Gateways) ->
     other = world.room(capacity=0, opened_ms=now, inside_now=InsideNow.QUEUE)
     world.publish(other, session_cookie="site")
     assert "the shop" not in visit("known").text
+
+
+def test_wr_64_who_was_sent_away_is_not_adopted_again(world: Gateways) -> None:
+    world.publish(session_cookie="site")
+    with world.one.browser() as known:
+        known.cookies.set("site", "of-a-regular", domain="127.0.0.1", path="/")
+        known.get("/")
+        seen = world.redis.zcard("corvus:sessions:1")
+        eventually(lambda: world.redis.zcard("corvus:sessions:1") > seen or seen, what="a note")
+        now = int(world.redis.time()[0]) * 1000
+        room = world.room(capacity=1, opened_ms=now, inside_now=InsideNow.KEEP)
+        world.publish(room, session_cookie="site")
+        assert known.get("/").text == "<h1>the shop</h1>"
+        world.operator(room, "release_all")
+        with world.gateways[1].api() as other:
+            other.get("/")
+            assert other.get("/").status_code == 200, "the slot is somebody else's now"
+            eventually(lambda: "the shop" not in known.get("/").text, 1.0, "the pass to be old")
+            del known.cookies[f"corvus_{room.id}"]
+            assert "the shop" not in known.get("/").text
+        assert world.operator(room, "stats").counts.active == 1
+
+
+async def test_wr_51_an_event_stream_ends_when_its_visitor_may_not_be_inside(
+    world: Gateways,
+) -> None:
+    async def news(connection: OriginConnection) -> None:
+        await connection.head()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        await connection.send(b"data: 1\n\n")
+        await connection.ended()
+
+    async with RawOrigin(news) as origin:
+        room = world.room(capacity=1)
+        await asyncio.to_thread(world.publish, room, origin=f"http://127.0.0.1:{origin.port}")
+        visitor = Visitor(world.gateways[1].port)
+        await visitor.get("/")
+        stream = asyncio.create_task(visitor.get("/news"))
+        await until(lambda: is_inside(world, room), what="the stream to be open")
+        await asyncio.to_thread(world.operator, room, "release_all")
+        reply = await asyncio.wait_for(stream, 2)
+        assert (reply.status, reply.body) == (200, b"data: 1\n\n")
+        await visitor.close()
+
+
+async def is_inside(world: Gateways, room: RoomConfig) -> bool:
+    stats = await asyncio.to_thread(world.stats, world.gateways[1])
+    active: int = stats["rooms"][room.id]["active"]
+    return bool(active) and stats["running"] == 1
 
 
 TRICKS = [

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
-from queueing.config import Unit
-from tests.support.crowd import Visitor, together
+from queueing.config import RoomConfig, Unit
+from tests.support.crowd import Visitor, together, until
 from tests.support.gateways import Gateways, eventually
 
 
@@ -35,3 +36,28 @@ def test_a_visitor_holds_no_slot_between_two_pages(world: Gateways) -> None:
         assert first.get("/").text == "<h1>the shop</h1>"
         eventually(lambda: second.get("/").text == "<h1>the shop</h1>")
         eventually(lambda: first.get("/").text == "<h1>the shop</h1>")
+
+
+async def test_a_pass_lets_no_second_page_past_a_full_room(world: Gateways) -> None:
+    """The pass of a visitor who was let in a moment ago holds no slot: each page needs its own."""
+    room = world.room(capacity=1, unit=Unit.REQUESTS)
+    world.publish(room)
+    visitor = Visitor(world.one.port)
+    await visitor.get("/")
+    assert (await visitor.get("/")).status == 200
+    second = Visitor(world.gateways[1].port, cookies=visitor.cookies)
+    await until(lambda: is_free(world, room), what="the lease to be given back")
+    world.origin.hold.clear()
+    slow = asyncio.create_task(visitor.get("/slow"))
+    await until(lambda: is_free(world, room, taken=1), what="the page to be under way")
+    refused = await second.get("/page")
+    world.origin.hold.set()
+    assert (refused.status, refused.json["state"]) == (429, "waiting")
+    assert (await slow).status == 200
+    await together([visitor, second], lambda v: v.close())
+
+
+async def is_free(world: Gateways, room: RoomConfig, taken: int = 0) -> bool:
+    stats = await asyncio.to_thread(world.operator, room, "stats")
+    active: int = stats.counts.active
+    return active == taken

@@ -16,9 +16,10 @@ from wsproto.events import CloseConnection, Event, Message, TextMessage
 from corvus_site.server.gateway_server import GatewayServer, ServerOptions
 from proxy.gateway.forward import forward
 from proxy.gateway.headers import Sender, origin_head
+from proxy.gateway.running import StopSignal
 from proxy.gateway.upstream import UpstreamClient
 from proxy.gateway.upstream_messages import Origin
-from proxy.gateway.websocket import StopSignal, relay
+from proxy.gateway.websocket import relay
 from tests.support.origin_socket import accept_websocket
 from tests.support.raw_origin import OriginConnection, RawOrigin, answering
 

@@ -10,6 +10,7 @@ import pytest
 from wsproto.events import CloseConnection, Event, Message, Ping, Pong, TextMessage
 
 from proxy.gateway.headers import CorvusHeaders, Sender, origin_head
+from proxy.gateway.running import StopSignal
 from proxy.gateway.upstream import UpstreamClient
 from proxy.gateway.upstream_errors import (
     OriginProtocolError,
@@ -17,7 +18,7 @@ from proxy.gateway.upstream_errors import (
     OriginTimeout,
 )
 from proxy.gateway.upstream_messages import Headers, Origin
-from proxy.gateway.websocket import Relayed, StopSignal, relay
+from proxy.gateway.websocket import Relayed, relay
 from tests.support.asgi_driver import Conversation, websocket_scope
 from tests.support.origin_socket import OriginSocket, accept_token, accept_websocket
 from tests.support.raw_origin import OriginConnection, RawOrigin
