@@ -28,9 +28,21 @@ class Breaker:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(folder / "breaker", os.O_RDWR | os.O_CREAT, 0o600)
-        if os.fstat(self._file).st_size < _STATE.size:
-            os.ftruncate(self._file, _STATE.size)
-        self._map = mmap.mmap(self._file, _STATE.size)
+        self._map = self._opened()
+
+    def _opened(self) -> mmap.mmap:
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+        try:
+            if os.fstat(self._file).st_size < _STATE.size:
+                # Written and not only made longer: a hole that a full disk cannot fill when it is
+                # touched ends the process (SIGBUS).
+                os.pwrite(self._file, bytes(_STATE.size), 0)
+            return mmap.mmap(self._file, _STATE.size)
+        except OSError:
+            os.ftruncate(self._file, 0)
+            return mmap.mmap(-1, _STATE.size)  # each process knows for itself, until it restarts
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     @property
     def is_open(self) -> bool:

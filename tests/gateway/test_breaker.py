@@ -76,3 +76,20 @@ def test_a_file_that_outlived_a_restart_of_the_machine_holds_nobody_up(
     assert not restarted.take_outage_entry(10)
     monkeypatch.setattr(time, "monotonic", lambda: 40.2)
     assert restarted.take_outage_entry(10)
+
+
+def test_a_full_disk_costs_the_shared_memory_and_not_the_process(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys, pathlib; from proxy.gateway.breaker import Breaker;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0));"  # no file can take a byte
+        "breaker = Breaker(pathlib.Path(sys.argv[1])); breaker.trip();"
+        "print(breaker.is_open, breaker.may_try()); breaker.close(); print(breaker.is_open)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], check=True, capture_output=True, text=True
+    )
+    assert told.stdout.split() == ["True", "False", "False"]
+    after = Breaker(tmp_path)
+    assert not after.is_open, "and what it left behind is whole or nothing"
+    after.trip()
+    assert Breaker(tmp_path).is_open
