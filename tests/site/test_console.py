@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import re
 from typing import Any
 
@@ -10,7 +12,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import AsyncClient, Client
 
-from corvus_site import backends
+from corvus_site import asgi, backends
 from corvus_site.env import BadSetting, HostPort
 from tests.support.valkey import Valkey
 
@@ -169,3 +171,33 @@ def test_what_is_used_daily_stands_first_on_the_index_and_lists_have_plain_title
     assert "Select room" not in rooms
     versions = client.get("/admin/proxy/configversion/").content.decode()
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", versions)
+
+
+async def test_a_request_whose_client_has_left_ends_without_an_error() -> None:
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    left = asyncio.Event()
+    messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> dict[str, Any]:
+        for message in messages:
+            return message
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        raise OSError("nobody is there")
+
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "GET", "path": "/healthz", "query_string": b""}
+    request = asyncio.ensure_future(asgi.pages({**scope, "headers": headers}, receive, send))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    left.set()
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    del request
+    gc.collect()
+    await asyncio.sleep(0)
+    assert reported == []
