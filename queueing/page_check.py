@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
 
+from queueing.contrast import unreadable, unreadable_declarations
+
 MAX_BYTES = 256 * 1024
 NUMBERS = ("position", "ahead", "waiting", "ticket")
 TEXTS = ("ahead_text", "eta", "message", "site", "room", "keep", "heading", "lead")
@@ -204,6 +206,8 @@ class _Reading(HTMLParser):
             if placeholders:
                 self._refuse("a placeholder in a style attribute is not allowed.")
             self._css(value)
+            if faint := unreadable_declarations(value):
+                self._refuse(faint)
         elif name in _URL_ATTRIBUTES:
             self._address(tag, name, value.strip(), placeholders)
 
@@ -246,6 +250,9 @@ class _Reading(HTMLParser):
         if tag == "style":
             self.styles.append(body)
             self._css(body, line)
+            for offset, faint in unreadable(body):
+                at = line + body.count("\n", 0, offset)
+                self.problems.append(TemplateProblem(at, faint))
         elif kind in ("", "text/javascript", "module", "application/javascript"):
             self.scripts.append(body)
 
