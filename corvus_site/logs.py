@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Literal
 
 import structlog
@@ -32,11 +35,51 @@ def _shared() -> list[Processor]:
 
 
 def _one_line(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Escape line breaks, so that what a client sent cannot forge a line of its own."""
+    """Escape line breaks and control characters: what a client sent can neither forge a line of its
+    own nor command the terminal that shows it."""
     for key, value in event.items():
-        if isinstance(value, str) and key != "exception" and ("\n" in value or "\r" in value):
-            event[key] = value.replace("\r", "\\r").replace("\n", "\\n")
+        if isinstance(value, str) and key != "exception" and not value.isprintable():
+            event[key] = "".join(c if c.isprintable() else _escaped(c) for c in value)
     return event
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+class Flood(logging.Filter):
+    """Lets the same thing be said so many times in a while; whoever fails or attacks a thousand times
+    a second must not fill the disk. The next line says how many were left out."""
+
+    MOST = 20
+    WINDOW_S = 10.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._began_at = clock()
+        self._said: Counter[tuple[str, int, str]] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Count a line; false when it is to be left out."""
+        event = record.msg.get("event", "") if isinstance(record.msg, dict) else record.msg
+        what = (record.name, record.levelno, str(event))
+        now = self._clock()
+        if now - self._began_at >= self.WINDOW_S:
+            self._began_at = now
+            self._said = Counter({k: -n for k, n in self._said.items() if n > self.MOST})
+        if (left_out := -self._said[what] - self.MOST) > 0:
+            self._said[what] = 0
+            _add(record, left_out)
+        self._said[what] += 1
+        return self._said[what] <= self.MOST
+
+
+def _add(record: logging.LogRecord, left_out: int) -> None:
+    if isinstance(record.msg, dict):  # structlog's
+        record.msg = record.msg | {"left_out": left_out}
+    else:
+        record.msg = f"{record.msg} [{left_out} like it were left out]"
 
 
 def configure(form: LogFormat = "text", level: str = "info") -> None:
@@ -56,6 +99,7 @@ def configure(form: LogFormat = "text", level: str = "info") -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
+    handler.addFilter(Flood())
     root = logging.getLogger()
     for old in [h for h in root.handlers if type(h) is logging.StreamHandler]:
         root.removeHandler(old)  # ours of before, or what a library set up
