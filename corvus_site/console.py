@@ -31,4 +31,5 @@ class ConsoleConfig(AdminConfig):
     """Django's admin with the site above."""
 
     default = False
+    verbose_name = "History"
     default_site = "corvus_site.console.Console"
