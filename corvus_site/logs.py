@@ -48,7 +48,7 @@ def _escaped(character: str) -> str:
 
 
 class Flood(logging.Filter):
-    """Lets the same thing be said so many times in a while; whoever fails or attacks a thousand times
+    """Lets the same thing be said so many times in a while: what fails, or attacks, a thousand times
     a second must not fill the disk. The next line says how many were left out."""
 
     MOST = 20
