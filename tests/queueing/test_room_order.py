@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -24,7 +25,7 @@ async def test_wr_01_the_last_slot_is_given_once(valkey: Valkey) -> None:
     connections = [Connection(valkey.url, timeout_s=10) for _ in range(8)]
     stores = [RoomStore(connection) for connection in connections]
     now = int(time.time() * 1000)
-    for turn in range(5):
+    for turn in range(10):
         room = RoomId(f"rush-{turn}")
         await stores[0].configure(RoomConfig(id=room, capacity=10))
         visitors = list(range(2_000))
@@ -144,6 +145,18 @@ def test_wr_06_a_head_seen_lately_is_granted_and_passed_over_after_the_claim_tim
         assert stage.poll(1).ticket == 1
 
 
+def cost_s(stage: Stage, call: Callable[[], object]) -> float:
+    """Measure a call by the store's CPU time, to which a busy machine adds nothing."""
+
+    def spent() -> float:
+        cpu = stage.client.info("cpu")
+        return cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"]
+
+    before = spent()
+    call()
+    return spent() - before
+
+
 def test_wr_07_a_hundred_thousand_ghosts_delay_nobody(valkey: Valkey) -> None:
     with Stage(valkey, capacity=1, max_queue=0) as stage:
         stage.enter(0)
@@ -157,15 +170,11 @@ def test_wr_07_a_hundred_thousand_ghosts_delay_nobody(valkey: Valkey) -> None:
         pipe.set(stage.key("seq"), 100_000)
         pipe.hincrby(stage.key("counters"), "joined", 100_000)
         pipe.execute()
-        stage.client.config_resetstat()
-        assert stage.enter(200_000).ahead == 0
-        stage.release(0)
+        assert cost_s(stage, lambda: stage.enter(200_000)) < 0.005
+        assert stage.poll(200_000).ahead == 0
+        assert cost_s(stage, lambda: stage.release(0)) < 0.005
         assert stage.members("granted") == [sid(200_000)]
-        for _ in range(200):
-            stage.tick()
-        # The median: what a busy machine adds to the slowest is not the script's.
-        usual = stage.client.info("latencystats")["latency_percentiles_usec_evalsha"]["p50"]
-        assert usual < 5_000
+        assert max(cost_s(stage, stage.tick) for _ in range(200)) < 0.005
         for _ in range(41):  # by the return window they have left memory
             stage.now += 5_000
             for _ in range(125):
