@@ -48,8 +48,8 @@ def _escaped(character: str) -> str:
 
 
 class Flood(logging.Filter):
-    """Lets the same thing be said so many times in a while: what fails, or attacks, a thousand times
-    a second must not fill the disk. The next line says how many were left out."""
+    """Lets the same thing be said so many times in a while: what fails, or attacks, all the time
+    must not fill the disk. The next line says how many were left out."""
 
     MOST = 20
     WINDOW_S = 10.0
