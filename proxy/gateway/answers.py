@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.gateway.exchange import Headers
+from queueing.pages import PageState
 from queueing.places import State
 
 NO_STORE: Headers = [
@@ -56,8 +57,8 @@ CODES: dict[str, Codes] = {
     State.REJECTED: _SHUT,
     State.HOLD: _SHUT,
     State.LIMITED: Codes(429, 429, 429),
-    "busy": _SHUT,
-    "store_down": _SHUT,
+    PageState.BUSY: _SHUT,
+    PageState.STORE_DOWN: _SHUT,
 }
 
 

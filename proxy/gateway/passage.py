@@ -131,21 +131,18 @@ class Passage:
         def told(_: int, said: CorvusHeaders) -> Headers | None:
             return self._obey(said, live, entry.credential)
 
-        common: dict[str, Any] = {
-            "scope": self.scope,
-            "receive": self.receive,
-            "send": self.send,
-            "origin": site.origin,
-            "head": head,
-            "upstream": self.resources.upstream,
-            "stop": stop,
-            "extra_headers": self._extra(entry),
-            "on_origin_headers": told,
-        }
-        if self.exchange.is_websocket:
-            await relay(**common)
-        else:
-            await forward(**common)
+        carry = relay if self.exchange.is_websocket else forward
+        await carry(
+            scope=self.scope,
+            receive=self.receive,
+            send=self.send,
+            origin=site.origin,
+            head=head,
+            upstream=self.resources.upstream,
+            stop=stop,
+            extra_headers=self._extra(entry),
+            on_origin_headers=told,
+        )
 
     def _extra(self, entry: Entry) -> Headers:
         extra = entry.headers or []

@@ -237,43 +237,6 @@ class Territory(Generic[T]):
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A request target, split; the bytes of path and query are those that came."""
-
-    authority: bytes | None  # of an absolute form: it outranks the Host header (RFC 9112 3.2.2)
-    path: bytes
-    query: bytes | None  # without `?`; None: there was none
-
-    @property
-    def origin_form(self) -> bytes:
-        """Give what is sent to the origin."""
-        return self.path if self.query is None else self.path + b"?" + self.query
-
-
-def split_target(target: bytes) -> Target:
-    """Split an origin-form or absolute-form target (RFC 9112 3.2).
-
-    Raises:
-        BadPath: neither form (also CONNECT's), or a fragment in it.
-    """
-    authority = None
-    if b"#" in target:
-        raise BadPath("the request target holds a fragment")
-    if not target.startswith(b"/"):
-        scheme, mark, rest = target.partition(b"://")
-        if not mark or scheme.lower() not in (b"http", b"https", b"ws", b"wss"):
-            raise BadPath("the request target is no path")
-        end = min((i for i in (rest.find(b"/"), rest.find(b"?")) if i >= 0), default=len(rest))
-        authority, target = rest[:end], rest[end:]
-        if not authority or b"@" in authority:
-            raise BadPath("the request target names no host")
-        if not target.startswith(b"/"):
-            target = b"/" + target
-    path, mark, query = target.partition(b"?")
-    return Target(authority, path, query if mark else None)
-
-
 _HOST_ASCII = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 _ADDRESS_LITERAL = re.compile(r"\[[0-9a-f:.]+\]")
 _PORT = re.compile(r"[0-9]{0,5}")

@@ -222,8 +222,7 @@ def _take_from_folder(resources: Resources) -> None:
     try:
         snapshot = load((folder / "snapshot.json").read_bytes())
         pages = {
-            digest: (folder / f"pages-{digest}.json").read_bytes()
-            for digest in page_digests(snapshot)
+            digest: _pages_file(folder, digest).read_bytes() for digest in page_digests(snapshot)
         }
         _put_in_force(resources, snapshot, pages)
         log.warning("started from the kept configuration", version=snapshot.version)
@@ -275,11 +274,18 @@ def _keep_copy(resources: Resources, raw: bytes, pages: dict[str, bytes]) -> Non
     if folder is None:
         return
     try:
-        for digest, content in pages.items():
-            _write(folder / f"pages-{digest}.json", content)
+        kept = {_pages_file(folder, digest): content for digest, content in pages.items()}
+        for path, content in kept.items():
+            _write(path, content)
         _write(folder / "snapshot.json", raw)
+        for path in set(folder.glob("pages-*.json")) - kept.keys():
+            path.unlink(missing_ok=True)
     except OSError as error:
         log.error("cannot keep a copy of the configuration", error=str(error))
+
+
+def _pages_file(folder: Path, digest: str) -> Path:
+    return folder / f"pages-{digest}.json"
 
 
 def _write(path: Path, content: bytes) -> None:

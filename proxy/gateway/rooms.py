@@ -38,7 +38,8 @@ from queueing.store import RoomStore, StoreError, StoreUnreachable
 log = structlog.get_logger("corvus.gateway")
 
 OUTAGE_MARK = (b"x-waiting-room", b"bypass-outage")
-_IN_LINE = (State.WAITING, State.PAUSED, State.PREQUEUE, State.PARKED, State.GRANTED)
+_SEALED = (State.WAITING, State.PAUSED, State.PREQUEUE, State.PARKED, State.GRANTED)
+"""Where a place is held whose ticket goes into the cookie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +163,18 @@ class Rooms:
             )
         return pass_cookie(exchange, self.settings, self.keys, renewed)
 
+    def _serves_on(self, exchange: Exchange, live: LiveRoom, step: AskStore, place: Place) -> bool:
+        """Whether a pass need not be written anew: unit `requests`, in its first half (rule 6)."""
+        held, room = step.credential, live.config
+        return (
+            room.unit is Unit.REQUESTS
+            and held.kind is Kind.ADMITTED
+            and not step.resign
+            and held.exp_ms - place.now_ms > room.admit_ttl_ms // 2
+            and held.network == self._network(exchange, room)
+            and not live.revocations.covers(held)
+        )
+
     def _pass(
         self, exchange: Exchange, room: RoomConfig, credential: Credential, place: Place
     ) -> Credential:
@@ -234,7 +247,7 @@ class Rooms:
             answer = state_answer(self.desk(exchange, room), PageState.BUSY, [])
             return Refusal(reason="store busy", answer=answer)
         self.clock.learn(place.now_ms)
-        return self._settle(exchange, live, credential, place, lease)
+        return self._settle(exchange, live, step, place, lease)
 
     def _let_in_during_outage(self, live: LiveRoom, credential: Credential) -> bool:
         """Whether this visitor is inside already, only unknown to the script as yet."""
@@ -248,17 +261,19 @@ class Rooms:
         self,
         exchange: Exchange,
         live: LiveRoom,
-        credential: Credential,
+        step: AskStore,
         place: Place,
         lease: str,
     ) -> Entry | Refusal:
-        room = live.config
+        room, credential = live.config, step.credential
         if place.state is State.ACTIVE:
-            cookie = self.place_cookie(exchange, room, credential, place)
+            if self._serves_on(exchange, live, step, place):
+                return Entry(reason="slot", credential=credential, lease=lease)
             renewed = self._pass(exchange, room, credential, place)
+            cookie = pass_cookie(exchange, self.settings, self.keys, renewed)
             return Entry(reason="slot", credential=renewed, headers=[cookie], lease=lease)
         cookies: Headers = []
-        if place.state in _IN_LINE:
+        if place.state in _SEALED:
             cookies = [self.place_cookie(exchange, room, credential, place)]
         elif place.state is State.RESET:
             cookies = [self.new_cookie(exchange, room, place.reset_ms)]

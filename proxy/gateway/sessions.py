@@ -33,7 +33,7 @@ class SessionsSeen:
         if digest is None:
             return
         seen = self._unwritten.setdefault(site.host.id, {})
-        if len(seen) < _MOST_UNWRITTEN:
+        if digest in seen or len(seen) < _MOST_UNWRITTEN:
             seen[digest] = now_ms
 
     async def write(self) -> None:

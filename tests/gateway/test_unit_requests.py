@@ -61,3 +61,20 @@ async def is_free(world: Gateways, room: RoomConfig, taken: int = 0) -> bool:
     stats = await asyncio.to_thread(world.operator, room, "stats")
     active: int = stats.counts.active
     return active == taken
+
+
+def test_a_pass_is_written_anew_only_past_half_its_life(world: Gateways) -> None:
+    """Else every page of an admitted visitor would lose its own caching rules (WR-41)."""
+    room = world.room(capacity=5, unit=Unit.REQUESTS, admit_ttl_ms=30_000)
+    world.publish(room)
+    world.origin.answer_headers = [("cache-control", "public, max-age=600")]
+    with world.one.browser() as visitor:
+        assert "set-cookie" in visitor.get("/").headers
+        later = visitor.get("/")
+        assert "set-cookie" not in later.headers
+        assert later.headers["cache-control"] == "public, max-age=600"
+        world.publish(room, key_generation=2)
+        assert "set-cookie" in visitor.get("/").headers, "signed by the previous key"
+        assert "set-cookie" not in visitor.get("/").headers
+        world.operator(room, "release_all")
+        eventually(lambda: "set-cookie" in visitor.get("/").headers, 1.0, "the pass to be old")

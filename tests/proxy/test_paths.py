@@ -13,13 +13,11 @@ from proxy.gateway.paths import (
     BadPath,
     PathRule,
     PathSet,
-    Target,
     Territory,
     is_reserved,
     matches,
     normal_host,
     readings,
-    split_target,
 )
 
 TICKETS = PathRule.compile("/tickets/*")
@@ -247,38 +245,6 @@ def test_any_bytes_give_bounded_distinct_readings_or_are_refused(rest: bytes) ->
     assert found[0] == (b"/" + rest).decode()
     assert all(reading.startswith("/") for reading in found)
     assert not any("\0" in reading for reading in found)
-
-
-# Targets.
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [
-        (b"/a%2F?b=?c", Target(None, b"/a%2F", b"b=?c")),
-        (b"/a?", Target(None, b"/a", b"")),
-        (b"/a", Target(None, b"/a", None)),
-        (b"//a/b", Target(None, b"//a/b", None)),
-        (b"http://Other:80/a?b", Target(b"Other:80", b"/a", b"b")),
-        (b"HTTPS://other", Target(b"other", b"/", None)),
-        (b"http://other?x", Target(b"other", b"/", b"x")),
-    ],
-)
-def test_a_target_is_split_without_changing_a_byte(target: bytes, expected: Target) -> None:
-    assert split_target(target) == expected
-
-
-@pytest.mark.parametrize("target", [b"/a?", b"/a?b", b"/a", b"/?", b"//x?y"])
-def test_what_goes_to_the_origin_is_what_came(target: bytes) -> None:
-    assert split_target(target).origin_form == target
-
-
-@pytest.mark.parametrize(
-    "target", [b"", b"*", b"host:443", b"ftp://a/b", b"http:///a", b"/a#b", b"http://u@h/", b"a/b"]
-)
-def test_other_targets_are_refused(target: bytes) -> None:
-    with pytest.raises(BadPath):
-        split_target(target)
 
 
 # Hosts.
