@@ -41,9 +41,7 @@ _MAIN = RoomId("main")
 
 
 class BadSetting(ValueError):
-    """A setting that cannot stand. The text is one line: the name, the value (not of secrets),
-    what is allowed.
-    """
+    """A setting that cannot stand; one line: its name, the value (not of secrets), what may be."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")

@@ -18,16 +18,6 @@ from proxy.models import ConfigVersion, KeyGeneration, ProxyHost, RoomBinding, S
 from queueing.refusals import ShowsRefusals
 
 
-def say_if_behind(request: HttpRequest) -> None:
-    """Warn the operator while the newest configuration has not reached the store."""
-    if queries.is_behind():
-        messages.warning(
-            request,
-            "Saved, but the store cannot be reached: gateways still run the configuration before."
-            " It is published as soon as the store answers.",
-        )
-
-
 class RoomBindingInline(admin.TabularInline):  # type: ignore[type-arg]
     """A host's rooms by path."""
 
@@ -100,7 +90,6 @@ class ProxyHostAdmin(ShowsRefusals):
         )
         for formset in formsets:
             formset.new_objects, formset.changed_objects, formset.deleted_objects = [], [], []
-        say_if_behind(request)
 
     def delete_model(self, request: HttpRequest, obj: ProxyHost) -> None:
         """Delete through the service."""
@@ -183,7 +172,6 @@ class SettingsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             text = f"Saved {', '.join(sorted(changed))}."
             self.log_change(request, SavedSetting(name="Settings"), text)
             self.message_user(request, f"Saved: {', '.join(sorted(changed))}.", messages.SUCCESS)
-            say_if_behind(request)
         else:
             self.message_user(request, "Nothing was changed.", messages.INFO)
         return True
@@ -253,7 +241,6 @@ class KeyGenerationAdmin(ReadOnly):
                 made = self.get_queryset(request).get(number=number)
                 self.log_addition(request, made, "Signing keys rotated")
                 messages.success(request, f"Generation {number} signs now.")
-                say_if_behind(request)
             return HttpResponseRedirect(back)
         context = {
             **self.admin_site.each_context(request),

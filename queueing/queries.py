@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 from django.conf import settings
 
+from queueing.calls import Stats
 from queueing.config import RoomConfig, RoomId
 from queueing.models import Room
-
-if TYPE_CHECKING:
-    from queueing.store import Stats, SyncRoomStore
+from queueing.store import StoreError, SyncRoomStore
 
 
 @lru_cache(maxsize=4)
@@ -29,8 +28,6 @@ def store_client() -> Any:
 
 def room_store() -> SyncRoomStore:
     """Give the operators' door to the rooms in the store."""
-    from queueing.store import SyncRoomStore
-
     return SyncRoomStore(store_client())
 
 
@@ -47,8 +44,6 @@ def own_pages() -> dict[str, str]:
 
 def live_stats(room_ids: Iterable[str]) -> dict[str, Stats]:
     """Give the live counters of rooms; a room is missing when the store cannot say."""
-    from queueing.store import StoreError
-
     found: dict[str, Stats] = {}
     try:
         store = room_store()

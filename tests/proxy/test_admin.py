@@ -9,6 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.test import Client
+from django.utils import timezone
 
 from proxy import queries
 from proxy import store as keys
@@ -197,8 +198,17 @@ def test_what_settings_say_of_the_catch_all_is_not_edited_on_the_host(console: C
 
 def test_a_store_that_is_down_is_said_after_a_save(console: Client, no_store: None) -> None:
     page = console.post(f"{HOSTS}add/", host_form(), follow=True).content.decode()
-    assert "the store cannot be reached" in page
+    assert "The store cannot be reached" in page
     assert ProxyHost.objects.filter(label="Shop").exists()
+    assert "The store cannot be reached" in console.get("/admin/queueing/room/").content.decode()
+
+
+def test_the_warning_ends_when_the_store_has_the_newest_configuration(console: Client) -> None:
+    newest = ConfigVersion.objects.filter(number=1)
+    newest.update(delivered_at=None)
+    assert "The store cannot be reached" in console.get("/admin/").content.decode()
+    newest.update(delivered_at=timezone.now())
+    assert "The store cannot be reached" not in console.get("/admin/").content.decode()
 
 
 def test_versions_are_shown_and_cannot_be_changed(console: Client) -> None:
