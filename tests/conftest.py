@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.valkey import Valkey, running_valkey
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("corvus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("corvus")
 
 
 @pytest.hookimpl(optionalhook=True)
