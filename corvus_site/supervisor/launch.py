@@ -145,7 +145,7 @@ def _environment(
         environ |= chosen
         if chosen:
             said = " and ".join(f"{name}={text}" for name, text in chosen.items())
-            voice.say(f"demo site: {said} unless you set them, so that a line is soon seen")
+            voice.say(f"demo site: {said} unless you say otherwise, so that a line is soon seen")
     return environ
 
 
