@@ -31,6 +31,7 @@ from corvus_site.server.house import House
 from corvus_site.server.http2_exchange import Http2Exchange
 from corvus_site.server.http2_head import parse_fields
 
+FRAME_HEAD: Final = 9
 MAX_STREAMS: Final = 128
 STREAM_WINDOW: Final = 128 * 1024
 CONNECTION_WINDOW: Final = 1024 * 1024
@@ -43,6 +44,15 @@ RESET_BURST: Final = 200
 RESETS_PER_S: Final = 20
 """Streams that a client may reset: at once, and in the long run (CVE-2023-44487, CVE-2025-8671)."""
 
+NOISE_BURST: Final = CONNECTION_WINDOW + 128 * 1024
+NOISE_PER_S: Final = 16 * 1024
+"""Bytes of frames that neither ask for nor carry anything (SETTINGS, PING, PRIORITY, empty DATA):
+at once, and in the long run (CVE-2019-9512, 9513, 9515, 9518). At once as much as may still be on
+its way of uploads that were refused."""
+
+WINDOW_UPDATES_SHARE: Final = 64
+"""Of what we send, this part may come back as WINDOW_UPDATE: two a frame of 2 KB."""
+
 
 class Http2Connection(Connection):
     """One client connection that speaks HTTP/2."""
@@ -54,12 +64,14 @@ class Http2Connection(Connection):
         self._highest = 0
         self._resets_left = float(RESET_BURST)
         self._resets_at = 0.0
+        self._noise = 0.0
+        self._noise_at = 0.0
         self._goaway_sent = False
 
     def opened(self) -> None:
         """Send our settings and wait for the first request."""
         now = self.server.now()
-        self._resets_at = now
+        self._resets_at = self._noise_at = now
         self.deadline = now + self.server.limits.header_timeout_s
         settings = self.h2.local_settings
         settings[SettingCodes.MAX_CONCURRENT_STREAMS] = MAX_STREAMS
@@ -78,6 +90,7 @@ class Http2Connection(Connection):
 
     def data_received(self, data: bytes) -> None:
         """Take frames from the network."""
+        self._noise += len(data)
         try:
             events = self.h2.receive_data(data)
         except ProtocolError:
@@ -91,13 +104,32 @@ class Http2Connection(Connection):
             if self.transport.is_closing():
                 return
         self.flush()
+        if self._is_noisy():
+            self._calm()
+            return
         if self.transport.get_write_buffer_size() > UNSENT_BYTES:
             self.cut()
 
+    def _is_noisy(self) -> bool:
+        now = self.server.now()
+        quiet = self._noise - (now - self._noise_at) * NOISE_PER_S
+        self._noise, self._noise_at = max(-float(NOISE_BURST), quiet), now
+        return self._noise > NOISE_BURST
+
+    def _calm(self) -> None:
+        """End a connection that keeps us busy for nothing."""
+        self.h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+        self.flush()
+        self.client_gone()
+        self.transport.close()
+
     def _handle(self, event: Event) -> None:
         if isinstance(event, RequestReceived):
+            self._noise -= FRAME_HEAD + sum(len(n) + len(v) for n, v in event.headers or [])
             self._request(event)
         elif isinstance(event, DataReceived):
+            if event.data:
+                self._noise -= FRAME_HEAD + len(event.data)
             self._data(event)
         elif isinstance(event, StreamEnded):
             exchange = self.streams.get(event.stream_id or 0)
@@ -151,10 +183,7 @@ class Http2Connection(Connection):
         self._resets_left = min(float(RESET_BURST), refilled) - 1
         self._resets_at = now
         if self._resets_left < 0:
-            self.h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
-            self.flush()
-            self.client_gone()
-            self.transport.close()
+            self._calm()
         else:
             self._rest()
 
@@ -164,6 +193,7 @@ class Http2Connection(Connection):
         """Send what the state machine has produced."""
         data = self.h2.data_to_send()
         if data and not self.transport.is_closing():
+            self._noise -= len(data) / WINDOW_UPDATES_SHARE
             self.transport.write(data)
 
     def acknowledge(self, size: int, stream: int) -> None:

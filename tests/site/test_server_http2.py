@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import ssl
@@ -18,7 +19,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from hyperframe.frame import DataFrame
+from hyperframe.frame import DataFrame, PingFrame, PriorityFrame, SettingsFrame
 
 from tests.support.raw_client import RawClient
 from tests.support.server_probe import ROOT, ServerProcess, eventually, serving
@@ -353,6 +354,31 @@ def test_rapid_resets_end_the_connection(server):
         except (ConnectionError, ssl.SSLError):
             return
         assert client.goaway == h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        SettingsFrame(0, settings={4: 65_535}),
+        PingFrame(0, opaque_data=b"12345678"),
+        PriorityFrame(1, depends_on=0, stream_weight=1),
+        DataFrame(1, b""),
+    ],
+    ids=lambda frame: type(frame).__name__,
+)
+def test_a_flood_of_frames_that_carry_nothing_ends_the_connection(server, frame):
+    with Http2Client(server) as client:
+        client.request("/hang", method=b"POST", end=False)
+        before, sent = server.rss_bytes(), 0
+        flood = frame.serialize() * 5_000
+        with contextlib.suppress(ConnectionError, ssl.SSLError, TimeoutError):
+            while sent < 20 * MIB:  # more than what is on its way in both kernels
+                client.socket.sendall(flood)
+                sent += len(flood)
+        assert sent < 20 * MIB, "cut, or read no further"
+        assert server.rss_bytes() - before < 16 * MIB
+    with Http2Client(server) as other:
+        assert other.finish(other.request("/hello"))[0] == 200
 
 
 def test_200_mb_both_ways_are_not_held_in_memory(server):
