@@ -32,7 +32,7 @@ lint: install ## check style, types, walls between the parts, templates, migrati
 	PYTHONPATH=. $(PYTHON_ENV)/lint-imports
 	find templates portal -name '*.html' -print0 | xargs -0 -r $(PYTHON_ENV)/djade --check --target-version 5.2
 	CORVUS_DATA_DIR=.venv/lint-data $(PYTHON_ENV)/python manage.py makemigrations --check --dry-run
-	CORVUS_DATA_DIR=.venv/lint-data $(PYTHON_ENV)/python manage.py check --fail-level WARNING
+	CORVUS_DATA_DIR=.venv/lint-data $(PYTHON_ENV)/python manage.py check --deploy --fail-level WARNING
 	@rm -rf .venv/lint-data
 
 bench: install ## measure, and print one table
