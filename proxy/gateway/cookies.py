@@ -52,6 +52,9 @@ def cannot_be_set(exchange: Exchange, settings: GatewaySettings) -> bool:
     """Whether the operator's cookie settings rule out that this browser keeps a cookie (WR-56)."""
     if settings.secure_cookie and exchange.scheme != "https":
         return True
+    folder = settings.cookie_path.rstrip("/").encode() + b"/"
+    if not (exchange.path + b"/").startswith(folder):  # RFC 6265 5.1.4
+        return True
     domain = settings.cookie_domain.lstrip(".").lower()
     host = exchange.visited_host
     return bool(domain) and host != domain and not host.endswith("." + domain)

@@ -16,6 +16,7 @@ from queueing.passes import MISSING, Credential, Keyring, Kind, Reading, Verdict
 
 MARK = b"__wr="
 CHECK = b"__wr=1"
+VALID_IN_OUTAGE = "pass, store down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +100,27 @@ def gate(
         return _first_visit(exchange)
     if _is_marked(exchange) and exchange.is_safe and exchange.is_navigation:
         return CleanUrl(clean_url(exchange))
-    if credential.kind is not Kind.QUEUED and not revoked.covers(credential):
-        if credential.network != network:
-            return AskStore(credential)  # moved to another network: the place is kept (WR-29)
-        if outage_since_ms is not None and credential.exp_ms > outage_since_ms:
-            return PassThrough("pass, store down", credential)
-        if _is_fresh(credential, room, now_ms):
-            return PassThrough("pass", credential)
+    if outage_since_ms is not None:
+        if was_valid(credential, outage_since_ms, network=network, revoked=revoked):
+            return PassThrough(VALID_IN_OUTAGE, credential)
+    elif _is_fresh(credential, room, now_ms) and was_valid(
+        credential, now_ms, network=network, revoked=revoked
+    ):
+        return PassThrough("pass", credential)
     return AskStore(credential, resign=not reading.current_key)
+
+
+def was_valid(credential: Credential, at_ms: int, *, network: str, revoked: Revocations) -> bool:
+    """Whether a credential was a pass that opened the room at a time (store ms).
+
+    Who has moved to another network is asked about anew; the place is kept (WR-29).
+    """
+    return (
+        credential.kind is not Kind.QUEUED
+        and credential.network == network
+        and at_ms < credential.exp_ms
+        and not revoked.covers(credential)
+    )
 
 
 def _is_fresh(credential: Credential, room: RoomConfig, now_ms: int) -> bool:
@@ -115,7 +129,6 @@ def _is_fresh(credential: Credential, room: RoomConfig, now_ms: int) -> bool:
         room.unit is Unit.VISITORS
         and credential.kind is Kind.ADMITTED
         and now_ms < credential.iat_ms + room.refresh_ms
-        and now_ms < credential.exp_ms
     )
 
 

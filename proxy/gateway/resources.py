@@ -102,7 +102,7 @@ class Resources:
         if any(room.counters["cookies_broken"] for room in self.live.values()):
             wrong["cookies"] = (
                 "visitors' browsers cannot keep the cookie: CORVUS_SECURE_COOKIE is set and they"
-                " come by plain HTTP, or CORVUS_COOKIE_DOMAIN is not theirs"
+                " come by plain HTTP, or CORVUS_COOKIE_DOMAIN or CORVUS_COOKIE_PATH is not theirs"
             )
         return wrong
 

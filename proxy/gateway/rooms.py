@@ -16,6 +16,7 @@ from proxy.gateway.cookies import cannot_be_set, forget_cookie, pass_cookie, que
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.forgery import is_foreign_form
 from proxy.gateway.gate import (
+    VALID_IN_OUTAGE,
     AskStore,
     CleanUrl,
     FirstVisit,
@@ -23,13 +24,14 @@ from proxy.gateway.gate import (
     gate,
     marked_url,
     read_cookie,
+    was_valid,
 )
 from proxy.gateway.live import LiveRoom, StoreClock
 from proxy.gateway.plan import Site
 from proxy.gateway.room_answers import Desk, place_answer, state_answer
 from proxy.gateway.sessions import SessionsSeen
 from proxy.gateway.snapshot import GatewaySettings
-from queueing.config import InsideNow, OnOutage, RoomConfig, RoomId, Unit
+from queueing.config import InsideNow, OnOutage, RoomConfig, RoomId, Unit, VisitorId
 from queueing.pages import PageBundle, PageState
 from queueing.passes import Credential, Keyring, Kind, Verdict, new_sid
 from queueing.places import Place, State
@@ -284,28 +286,35 @@ class Rooms:
     def _outage(
         self, exchange: Exchange, live: LiveRoom, credential: Credential
     ) -> Entry | Refusal:
-        """Follow the room's policy while the store cannot be asked (rule 11, WR-61)."""
+        """Follow the room's policy while the store cannot be asked (rule 11, WR-61).
+
+        Who has a pass that was valid when it began is served also if this very request noticed it.
+        """
         room = live.config
+        since_ms = self._outage_since_ms() or self.clock.now_ms()
+        network = self._network(exchange, room)
+        if was_valid(credential, since_ms, network=network, revoked=live.revocations):
+            return Entry(reason=VALID_IN_OUTAGE, credential=credential)
         if room.on_outage is OnOutage.OPEN and self.breaker.take_outage_entry(room.open_rate):
-            now = self.clock.now_ms()
-            entrant = Credential(
-                kind=Kind.OUTAGE,
-                room=room.id,
-                sid=credential.sid,
-                iat_ms=now,
-                exp_ms=now + room.active_ttl_ms,
-                network=self._network(exchange, room),
-            )
-            live.note_outage_entry(credential.sid)
-            live.counters["outage_entries"] += 1
-            cookie = pass_cookie(exchange, self.settings, self.keys, entrant)
-            return Entry(
-                reason="store down: let in",
-                credential=entrant,
-                headers=[cookie, OUTAGE_MARK],
-            )
+            return self._outage_entry(exchange, live, credential.sid)
         answer = state_answer(self.desk(exchange, room), PageState.STORE_DOWN, [])
         return Refusal(reason="store down", answer=answer)
+
+    def _outage_entry(self, exchange: Exchange, live: LiveRoom, sid: VisitorId) -> Entry:
+        """Let somebody in whom the script will be told of afterwards."""
+        room, now = live.config, self.clock.now_ms()
+        entrant = Credential(
+            kind=Kind.OUTAGE,
+            room=room.id,
+            sid=sid,
+            iat_ms=now,
+            exp_ms=now + room.active_ttl_ms,
+            network=self._network(exchange, room),
+        )
+        live.note_outage_entry(sid)
+        live.counters["outage_entries"] += 1
+        cookie = pass_cookie(exchange, self.settings, self.keys, entrant)
+        return Entry(reason="store down: let in", credential=entrant, headers=[cookie, OUTAGE_MARK])
 
     def forget(self, exchange: Exchange, room: RoomConfig) -> tuple[bytes, bytes]:
         """Take the visitor's cookie back."""

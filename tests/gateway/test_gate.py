@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abuse.addresses import ClientFinder, TrustedNetworks
+from proxy.gateway.cookies import cannot_be_set
 from proxy.gateway.exchange import Exchange, read_exchange
 from proxy.gateway.gate import (
     AskStore,
@@ -23,6 +24,7 @@ from proxy.gateway.gate import (
     marked_url,
     read_cookie,
 )
+from proxy.gateway.snapshot import GatewaySettings
 from queueing.config import RoomConfig, RoomId, Unit, VisitorId
 from queueing.passes import Credential, Keyring, Kind, Reading, Verdict
 
@@ -190,6 +192,23 @@ def test_whose_word_counts_for_scheme_and_address() -> None:
     }
     proxied = read_exchange(scope, CLIENTS, "id")
     assert (proxied.scheme, proxied.client.address) == ("https", "203.0.113.9")
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "broken"),
+    [
+        ("/", "/a", False),
+        ("/shop", "/shop", False),
+        ("/shop", "/shop/a", False),
+        ("/shop/", "/shop/a", False),
+        ("/shop", "/shopping", True),
+        ("/shop", "/", True),
+    ],
+)
+def test_wr_56_a_cookie_path_that_does_not_reach_the_page_is_noticed(
+    folder: str, path: str, broken: bool
+) -> None:
+    assert cannot_be_set(ask(path), GatewaySettings(cookie_path=folder)) is broken
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,19 @@ def test_wr_61_passes_are_served_and_others_keep_their_number(
         assert (back["state"], back["position"]) == ("waiting", 1)
 
 
+def test_wr_61_the_request_that_notices_the_outage_is_served_by_its_valid_pass(
+    shop: Gateways, durable: Valkey
+) -> None:
+    room = shop.room(capacity=1, refresh_ms=1_000, on_outage=OnOutage.CLOSED)
+    shop.publish(room)
+    with shop.one.browser() as inside:
+        inside.get("/")
+        issued = int(inside.cookies[f"corvus_{room.id}"].split(".")[5]) / 1000
+        eventually(lambda: time.time() > issued + 1.1, what="the pass to need a renewal")
+        durable.process.send_signal(signal.SIGSTOP)
+        assert inside.get("/").text == "<h1>the shop</h1>"
+
+
 def test_buttons_pressed_in_an_outage_are_answered_by_a_page_and_time_left_without_the_store(
     shop: Gateways, durable: Valkey
 ) -> None:
