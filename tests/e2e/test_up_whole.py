@@ -31,7 +31,7 @@ def test_it_prints_where_everything_is_and_the_setup_token_once(demo_product: Pr
 
 
 def test_the_demo_says_that_it_made_the_room_small(demo_product: Product) -> None:
-    said = [line for line in demo_product.running.lines if "CORVUS_CAPACITY is 3" in line]
+    said = [line for line in demo_product.running.lines if "CORVUS_CAPACITY=3" in line]
     assert len(said) == 1
     inside = [demo_product.visitor() for _ in range(4)]
     states = [visitor.get("/").headers.get("content-security-policy") for visitor in inside]

@@ -32,6 +32,17 @@ def eventually(ask: Callable[[], T | None], within_s: float = 15.0, what: str = 
         time.sleep(0.02)
 
 
+def _fresh(tie: Callable[[], None]) -> Callable[[], None]:
+    """A test run that is killed leaves nothing behind; one in the background, where shells ignore
+    Ctrl-C, hands that on to nobody."""
+
+    def prepare() -> None:
+        tie()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return prepare
+
+
 class Running:
     """A command under test with everything that it starts, told by a mark in the environment."""
 
@@ -48,7 +59,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=tied_to(os.getpid()),  # a test run that is killed leaves nothing behind
+            preexec_fn=_fresh(tied_to(os.getpid())),
         )
         self.lines: list[str] = []
         self._new: queue.Queue[str] = queue.Queue()
