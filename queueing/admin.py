@@ -18,7 +18,6 @@ from queueing.config import Mode
 from queueing.forms import RoomForm
 from queueing.models import SHORT_MODES, Room
 from queueing.refusals import ShowsRefusals
-from queueing.store import StoreError
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +231,7 @@ class RoomAdmin(ShowsRefusals):
         for room in queryset:
             try:
                 said = act.run(room, author)
-            except (redis.RedisError, OSError, StoreError) as error:
+            except redis.RedisError as error:
                 text = f"{room}: the store did not do it ({error})."
                 self.message_user(request, text, messages.ERROR)
             else:

@@ -12,7 +12,7 @@ from django.conf import settings
 from queueing.calls import Stats
 from queueing.config import RoomConfig, RoomId
 from queueing.models import Room
-from queueing.store import StoreError, SyncRoomStore
+from queueing.store import SyncRoomStore
 
 
 @lru_cache(maxsize=4)
@@ -49,6 +49,6 @@ def live_stats(room_ids: Iterable[str]) -> dict[str, Stats]:
         store = room_store()
         for room_id in room_ids:
             found[room_id] = store.stats(RoomId(room_id))
-    except (StoreError, redis.RedisError, OSError):
+    except redis.RedisError:
         pass
     return found

@@ -136,10 +136,10 @@ def reset(*, room_id: str, author: str) -> int:
         The number of the new epoch.
 
     Raises:
-        StoreError: the store did not do it.
+        redis.RedisError: the store did not do it.
     """
     room = Room.objects.get(pk=room_id)
-    epoch = int(room_store().reset(room.to_config().id))
+    epoch = room_store().reset(room.to_config().id)
     _log.warning("room reset", room=room_id, epoch=epoch, author=author)
     return epoch
 
@@ -151,9 +151,9 @@ def release_all(*, room_id: str, author: str) -> int:
         How many were inside.
 
     Raises:
-        StoreError: the store did not do it.
+        redis.RedisError: the store did not do it.
     """
     room = Room.objects.get(pk=room_id)
-    count = int(room_store().release_all(room.to_config().id))
+    count = room_store().release_all(room.to_config().id)
     _log.warning("everyone inside was released", room=room_id, count=count, author=author)
     return count

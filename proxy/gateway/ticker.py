@@ -72,6 +72,7 @@ class Ticker:
             if not isinstance(failure, StoreError) or isinstance(failure, StoreUnreachable):
                 raise failure
             # One room that the store cannot serve stops no other.
+            room.due_at = now + IDLE_PACE_S
             log.error("store refused a tick", room=room.id, error=str(failure))
         if away and len(failures) < len(due):
             self._breaker.close()

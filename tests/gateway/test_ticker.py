@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,3 +137,25 @@ async def test_wr_61_who_came_in_during_an_outage_is_counted_once_and_then_forgo
         totals = (await heart.store.stats(live.id)).totals
         assert (totals["adopted"], totals["overshoot"]) == (3, 1)
         assert not live.outage_entries
+
+
+async def test_an_error_that_nobody_foresaw_does_not_end_the_heartbeat(
+    valkey: Valkey, tmp_path: Path
+) -> None:
+    class Odd(dict[RoomId, LiveRoom]):
+        failures = 0
+
+        def values(self) -> Any:
+            if not self.failures:
+                self.failures += 1
+                raise ValueError("nobody foresaw this")
+            return super().values()
+
+    async with beating(valkey.url, tmp_path) as heart:
+        live = room("odd")
+        task = asyncio.create_task(heart.ticker.run(Odd({live.id: live})))
+        async with asyncio.timeout(10):
+            while live.tick is None:
+                await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
