@@ -157,6 +157,7 @@ async def test_an_error_that_nobody_foresaw_does_not_end_the_heartbeat(
         task = asyncio.create_task(heart.ticker.run(Odd({live.id: live})))
 
         async def has_ticked() -> bool:
+            await asyncio.sleep(0.02)
             return live.tick is not None
 
         await until(has_ticked, what="the tick after the error")
