@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 
 import httpx
 import pytest
@@ -133,10 +134,11 @@ def test_preflights_are_bounded(world: Gateways) -> None:
         world.room(capacity=0), settings=GatewaySettings(preflight_per_second=3, access_log=False)
     )
     preflight = {"origin": "https://app.example", "access-control-request-method": "POST"}
+    began = time.monotonic()
     with world.one.client() as client:
         statuses = [client.options("/api", headers=preflight).status_code for _ in range(30)]
     assert 429 in statuses
-    assert statuses.count(200) <= 10
+    assert statuses.count(200) <= 3 + 3 * (time.monotonic() - began)
 
 
 def test_language_and_refresh_are_chosen_without_touching_the_sites_address(
