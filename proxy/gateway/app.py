@@ -129,7 +129,8 @@ class Gateway:
         passage = Passage(scope, receive, sent, resources, in_force, exchange)
         match route:
             case ToOrigin(site, None, reason):
-                resources.sessions.note(exchange, site, resources.clock.now_ms())
+                now_ms = resources.clock.now_ms()
+                resources.sessions.note(exchange, site, in_force.plan.snapshot.rooms, now_ms)
                 await passage.forward(site, Entry(reason=reason), None)
                 return reason
             case ToOrigin(site, room_id, _) if room_id is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 
 import httpx
 import pytest
 
+from proxy.gateway.sessions import GRACE_MS
+from queueing.config import InsideNow
 from tests.support.gateways import BROWSER, Gateways, place_of
 from tests.support.raw_client import RawClient
 
@@ -42,6 +45,29 @@ def test_forged_form_of_another_site_cannot_take_a_place_away(
         sibling = {"sec-fetch-site": "same-site", "origin": "http://other.127.0.0.1"}
         assert visitor.post(f"{base}/{action}", headers=sibling).status_code == 403
         assert place_of(visitor.get(f"{base}/status")) == ("waiting", 1)
+
+
+def test_invented_session_does_not_jump_the_line_of_a_room_that_keeps_who_is_inside(
+    world: Gateways,
+) -> None:
+    keeping = {"session_cookie": "site", "bypass": ("/robots.txt",)}
+    world.publish(**keeping)
+    opened = int(world.redis.time()[0]) * 1000 - GRACE_MS - 1000
+    room = world.room(capacity=0, opened_ms=opened, inside_now=InsideNow.KEEP)
+    world.publish(room, world.room(capacity=0), **keeping)
+    with world.one.browser() as thief:
+        thief.cookies.set("site", "of-my-own-invention", domain="127.0.0.1", path="/")
+        for _ in range(3):  # a page that nobody has to wait for, so that the session is seen
+            assert thief.get("/robots.txt").text == "<h1>the shop</h1>"
+        inside = []
+        with world.one.browser() as other:  # seen before, as far as the store can tell
+            other.cookies.set("site", "noted-meanwhile", domain="127.0.0.1", path="/")
+            for _ in range(30):
+                other.get("/robots.txt")
+                inside.append("the shop" in thief.get("/").text)
+                inside.append("the shop" in other.get("/").text)
+                time.sleep(0.05)
+    assert not any(inside)
 
 
 @pytest.mark.parametrize("said", FOREIGN)
