@@ -115,10 +115,43 @@ def answer_head(
     Raises ValueError for headers that would change the framing or break a line.
     """
     lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+    given = _append_fields(lines, headers, status)
+    count = 1 + given.fields
+    if not given.dated:
+        lines.append(_date_line.at(time.time()))
+        count += 1
+    body, line, length = _framing(
+        status=status, given=given.length, whole=whole, head_request=head_request, http11=http11
+    )
+    if line:
+        lines.append(line)
+        count += 1
+    close = close or given.close or body is Body.UNTIL_CLOSE
+    if close:
+        lines.append(b"Connection: close\r\n")
+        count += 1
+    elif not http11:
+        lines.append(b"Connection: keep-alive\r\n")
+        count += 1
+    lines.append(b"\r\n")
+    return AnswerHead(_checked(lines, count + 1), body, length or 0, close)
+
+
+class _Given(NamedTuple):
+    """What the application's headers say of the framing."""
+
+    fields: int
+    length: int | None
+    close: bool
+    dated: bool
+
+
+def _append_fields(
+    lines: list[bytes], headers: Iterable[tuple[bytes, bytes]], status: int
+) -> _Given:
+    """Append the header lines that are the application's to give. Raises ValueError."""
     kind_of = _kinds.get
-    length: int | None = None
-    dated = False
-    count = 1
+    count, length, close, dated = 0, None, False, False
     for name, value in headers:
         kind = kind_of(name)
         if kind is None:
@@ -139,35 +172,27 @@ def answer_head(
                 continue
         lines += (name, b": ", value, b"\r\n")
         count += 1
-    if not dated:
-        lines.append(_date_line.at(time.time()))
-        count += 1
-    body = Body.LENGTH
+    return _Given(count, length, close, dated)
+
+
+def _framing(
+    *, status: int, given: int | None, whole: int | None, head_request: bool, http11: bool
+) -> tuple[Body, bytes, int | None]:
+    """Choose how the body's end is known (RFC 9112 6.3); give its line and the length.
+
+    The line is empty where the application's own headers or the connection's end say it.
+    """
     if head_request or status in (204, 304):
-        body = Body.NONE
-        if whole and length is None and head_request:
-            lines.append(b"Content-Length: %d\r\n" % whole)
-            count += 1
-    elif length is None:
-        if whole is not None:
-            length = whole
-            lines.append(b"Content-Length: %d\r\n" % whole)
-            count += 1
-        elif http11:
-            body = Body.CHUNKED
-            lines.append(b"Transfer-Encoding: chunked\r\n")
-            count += 1
-        else:
-            body = Body.UNTIL_CLOSE
-            close = True
-    if close:
-        lines.append(b"Connection: close\r\n")
-        count += 1
-    elif not http11:
-        lines.append(b"Connection: keep-alive\r\n")
-        count += 1
-    lines.append(b"\r\n")
-    return AnswerHead(_checked(lines, count + 1), body, length or 0, close)
+        if head_request and whole and given is None:
+            return Body.NONE, b"Content-Length: %d\r\n" % whole, None
+        return Body.NONE, b"", given
+    if given is not None:
+        return Body.LENGTH, b"", given
+    if whole is not None:
+        return Body.LENGTH, b"Content-Length: %d\r\n" % whole, whole
+    if http11:
+        return Body.CHUNKED, b"Transfer-Encoding: chunked\r\n", None
+    return Body.UNTIL_CLOSE, b"", None
 
 
 def informational(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
