@@ -115,18 +115,16 @@ def answer_head(
     Raises ValueError for headers that would change the framing or break a line.
     """
     lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-    given = _append_fields(lines, headers, status)
-    count = 1 + given.fields
-    if not given.dated:
+    fields, given, closes, dated = _append_fields(lines, headers, status)
+    count = 1 + fields
+    if not dated:
         lines.append(_date_line.at(time.time()))
         count += 1
-    body, line, length = _framing(
-        status=status, given=given.length, whole=whole, head_request=head_request, http11=http11
-    )
+    body, line, length = _framing(status, given, whole, head_request, http11)
     if line:
         lines.append(line)
         count += 1
-    close = close or given.close or body is Body.UNTIL_CLOSE
+    close = close or closes or body is Body.UNTIL_CLOSE
     if close:
         lines.append(b"Connection: close\r\n")
         count += 1
@@ -137,19 +135,14 @@ def answer_head(
     return AnswerHead(_checked(lines, count + 1), body, length or 0, close)
 
 
-class _Given(NamedTuple):
-    """What the application's headers say of the framing."""
-
-    fields: int
-    length: int | None
-    close: bool
-    dated: bool
-
-
 def _append_fields(
     lines: list[bytes], headers: Iterable[tuple[bytes, bytes]], status: int
-) -> _Given:
-    """Append the header lines that are the application's to give. Raises ValueError."""
+) -> tuple[int, int | None, bool, bool]:
+    """Append the header lines that are the application's to give. Raises ValueError.
+
+    Gives their number, the body's length if one says it, whether one closes the connection, and
+    whether one is a date.
+    """
     kind_of = _kinds.get
     count, length, close, dated = 0, None, False, False
     for name, value in headers:
@@ -172,11 +165,11 @@ def _append_fields(
                 continue
         lines += (name, b": ", value, b"\r\n")
         count += 1
-    return _Given(count, length, close, dated)
+    return count, length, close, dated
 
 
 def _framing(
-    *, status: int, given: int | None, whole: int | None, head_request: bool, http11: bool
+    status: int, given: int | None, whole: int | None, head_request: bool, http11: bool
 ) -> tuple[Body, bytes, int | None]:
     """Choose how the body's end is known (RFC 9112 6.3); give its line and the length.
 
