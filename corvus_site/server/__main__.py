@@ -14,6 +14,7 @@ from typing import cast
 from corvus_site.server.gateway_server import GatewayServer, ServerOptions, own_socket
 from corvus_site.server.house import Application
 from corvus_site.server.limits import ServerLimits
+from corvus_site.server.open_files import connections_allowed
 
 
 def application_from(path: str) -> Application:
@@ -52,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             tls_certificate=given.tls_cert,
             tls_key=given.tls_key,
             limits=ServerLimits.from_environment(os.environ),
+            connections=connections_allowed(),
         )
         if not options.sockets + options.tls_sockets:
             raise ValueError("--fd, --listen, --tls-fd or --tls-listen is needed")

@@ -48,6 +48,7 @@ class ServerOptions:
     tls_certificate: Path | None = None  # PEM, with its chain
     tls_key: Path | None = None
     limits: ServerLimits = field(default_factory=ServerLimits)
+    connections: int = 0  # of all clients together, at once; 0 = no limit
 
 
 def own_socket(host: str, port: int) -> socket.socket:
@@ -126,7 +127,10 @@ class GatewayServer(Server):  # type: ignore[misc]
         return task
 
     def admit(self, transport: asyncio.Transport) -> str | None:
-        """Count a new connection; None (and it is cut) when its client has enough of them."""
+        """Count a new connection; None (and it is cut) when its client, or all, have enough."""
+        if 0 < self.options.connections <= len(self.connections):
+            transport.abort()
+            return None
         peer = address_of(transport.get_extra_info("peername"))
         if peer is None:
             return ""

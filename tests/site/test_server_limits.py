@@ -6,6 +6,7 @@ import contextlib
 import json
 import select
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from corvus_site.server.connection import address_of
 from corvus_site.server.gateway_server import client_key
 from corvus_site.server.limits import ServerLimits
+from tests.support import server_probe
 from tests.support.raw_client import RawClient
 from tests.support.server_probe import ServerProcess, eventually, serving
 
@@ -112,6 +114,30 @@ def test_connections_of_one_client_are_limited():
         eventually(admitted)
         for raw in held:
             raw.socket.close()
+
+
+def test_connections_of_all_clients_leave_files_for_the_other_side(tmp_path, monkeypatch):
+    shell = tmp_path / "python"
+    shell.write_text(f'#!/bin/sh\nulimit -n 800\nexec {sys.executable} "$@"\n')
+    shell.chmod(0o755)
+    monkeypatch.setattr(server_probe.sys, "executable", str(shell))
+    with serving(CONNECTIONS_PER_CLIENT=0) as server:
+        held = [RawClient(server.port) for _ in range(850)]
+        eventually(lambda: len(select.select([raw.socket for raw in held], [], [], 0)[0]) > 100)
+        files = len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+        assert files <= 800 - 200
+        assert "Too many open files" not in server.errors()
+        for raw in held:
+            raw.socket.close()
+
+        def admitted() -> bool:
+            with RawClient(server.port) as again:
+                try:
+                    return again.get("/hello").status == 200
+                except (EOFError, OSError):
+                    return False
+
+        eventually(admitted)
 
 
 def test_an_ipv6_network_of_64_bits_is_one_client():
