@@ -56,35 +56,37 @@ async def test_wr_31_a_cookieless_flood_writes_nothing_and_starves_nobody(world:
     room = world.room(capacity=0, polls_per_second=100)
     async with halting_relay(world.store_url) as relay:
         gateway = await asyncio.to_thread(world.start, {"CORVUS_STORE_URL": relay.url})
-        await asyncio.to_thread(world.publish, room)
-        living = Visitor(gateway.port)
-        await living.get("/")
-        assert (await living.get("/")).json["position"] == 1
-        flood = Flood(gateway.port)
-        await together(range(500), flood.one_shot, width=FLOODERS)  # warm by then
-        before = resident_bytes(gateway)
-        stats, keys = world.operator(room, "stats"), lasting_keys(world)
-        relay.asked.clear()
+        try:
+            await asyncio.to_thread(world.publish, room)
+            living = Visitor(gateway.port)
+            await living.get("/")
+            assert (await living.get("/")).json["position"] == 1
+            flood = Flood(gateway.port)
+            await together(range(500), flood.one_shot, width=FLOODERS)  # warm by then
+            before = resident_bytes(gateway)
+            stats, keys = world.operator(room, "stats"), lasting_keys(world)
+            relay.asked.clear()
 
-        striking = asyncio.create_task(together(range(FLOODERS), flood.one_connection))
-        overtaken, polls = [], 0
-        while not striking.done():
-            since = flood.answered
-            reply = await living.get(f"/__corvus/wr/{room.id}/status")
-            assert (reply.status, reply.json["position"]) == (200, 1)
-            overtaken.append(flood.answered - since)
-            polls += 1
-        await striking
+            striking = asyncio.create_task(together(range(FLOODERS), flood.one_connection))
+            overtaken, polls = [], 0
+            while not striking.done():
+                since = flood.answered
+                reply = await living.get(f"/__corvus/wr/{room.id}/status")
+                assert (reply.status, reply.json["position"]) == (200, 1)
+                overtaken.append(flood.answered - since)
+                polls += 1
+            await striking
 
-        assert flood.statuses == {302, 429}
-        assert max(overtaken) <= 10 * FLOODERS, "a living visitor gets its turn"
-        assert relay.asked.count("poll") == polls
-        assert set(relay.asked) <= {"poll", "tick", "GET", "XRANGE", "XREVRANGE"}, "no writes"
-        after = world.operator(room, "stats")
-        assert (after.totals, after.counts) == (stats.totals, stats.counts)
-        assert lasting_keys(world) == keys
-        assert resident_bytes(gateway) - before < 10_000_000
-        await living.close()
-        gateway.process.kill()
-        await asyncio.to_thread(gateway.process.wait)
-        world.gateways.remove(gateway)
+            assert flood.statuses == {302, 429}
+            assert max(overtaken) <= 10 * FLOODERS, "a living visitor gets its turn"
+            assert relay.asked.count("poll") == polls
+            assert set(relay.asked) <= {"poll", "tick", "GET", "XRANGE", "XREVRANGE"}, "no writes"
+            after = world.operator(room, "stats")
+            assert (after.totals, after.counts) == (stats.totals, stats.counts)
+            assert lasting_keys(world) == keys
+            assert resident_bytes(gateway) - before < 10_000_000
+            await living.close()
+        finally:
+            gateway.process.kill()
+            await asyncio.to_thread(gateway.process.wait)
+            world.gateways.remove(gateway)
