@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.gateway.exchange import Exchange
+from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.snapshot import GatewaySettings
 from queueing.config import RoomConfig, RoomId
 from queueing.passes import Credential, Keyring, Kind, cookie_name
@@ -19,7 +19,7 @@ _PREFERENCE_S = 365 * 24 * 3600
 
 def pass_cookie(
     exchange: Exchange, settings: GatewaySettings, keys: Keyring, credential: Credential
-) -> tuple[bytes, bytes]:
+) -> Headers:
     """Hand out a signed credential."""
     if credential.kind is Kind.QUEUED:
         max_age = max(1, (credential.exp_ms - credential.iat_ms) // 1000)
@@ -29,16 +29,14 @@ def pass_cookie(
     return _set_cookie(exchange, settings, name, keys.sign(credential), max_age)
 
 
-def forget_cookie(
-    exchange: Exchange, settings: GatewaySettings, room: RoomId
-) -> tuple[bytes, bytes]:
+def forget_cookie(exchange: Exchange, settings: GatewaySettings, room: RoomId) -> Headers:
     """Take the room's cookie back."""
     return _set_cookie(exchange, settings, cookie_name(room), "", 0)
 
 
 def preference_cookie(
     exchange: Exchange, settings: GatewaySettings, name: str, value: str
-) -> tuple[bytes, bytes]:
+) -> Headers:
     """Remember a choice made on a visitor page (language, refresh)."""
     return _set_cookie(exchange, settings, name, value, _PREFERENCE_S)
 
@@ -62,11 +60,18 @@ def cannot_be_set(exchange: Exchange, settings: GatewaySettings) -> bool:
 
 def _set_cookie(
     exchange: Exchange, settings: GatewaySettings, name: str, value: str, max_age: int
-) -> tuple[bytes, bytes]:
-    parts = [f"{name}={value}", f"Path={settings.cookie_path}", f"Max-Age={max_age}"]
+) -> Headers:
+    """Give the cookie, and its twin for the gateway's own addresses where its path is another."""
+    paths = [settings.cookie_path]
+    if settings.cookie_path != "/":
+        paths.append("/__corvus/")
+    rest = [f"Max-Age={max_age}"]
     if settings.cookie_domain:
-        parts.append(f"Domain={settings.cookie_domain}")
+        rest.append(f"Domain={settings.cookie_domain}")
     if settings.secure_cookie or exchange.scheme == "https":
-        parts.append("Secure")
-    parts += ["HttpOnly", "SameSite=Lax"]
-    return b"set-cookie", "; ".join(parts).encode("latin-1")
+        rest.append("Secure")
+    rest += ["HttpOnly", "SameSite=Lax"]
+    return [
+        (b"set-cookie", "; ".join([f"{name}={value}", f"Path={path}", *rest]).encode("latin-1"))
+        for path in paths
+    ]

@@ -163,7 +163,7 @@ async def _room(exchange: Exchange, rooms: Rooms, live: LiveRoom, action: str) -
         case "refresh":
             return _prefer(ask, "every", "corvus_refresh", _REFRESHES)
         case "rejoin":
-            return ask.go_on([rooms.new_cookie(exchange, live.config, live.reset_ms)])
+            return ask.go_on(rooms.new_cookie(exchange, live.config, live.reset_ms))
         case "session":
             return _session(ask)
     if rooms.breaker.is_open:
@@ -190,7 +190,7 @@ def _prefer(ask: _Ask, field: str, cookie: str, allowed: tuple[str, ...]) -> Ans
     chosen = ask.fields.get(field, [""])[0]
     if chosen not in allowed:
         return plain(400, f"“{chosen[:20]}” is not allowed: {', '.join(allowed)}")
-    return ask.go_on([preference_cookie(ask.exchange, ask.rooms.settings, cookie, chosen)])
+    return ask.go_on(preference_cookie(ask.exchange, ask.rooms.settings, cookie, chosen))
 
 
 def _session(ask: _Ask) -> Answer:
@@ -220,9 +220,9 @@ async def _status(ask: _Ask) -> Answer:
     rooms.clock.learn(place.now_ms)
     cookies: Headers = []
     if place.state is State.RESET:
-        cookies = [rooms.new_cookie(exchange, room, place.reset_ms)]
+        cookies = rooms.new_cookie(exchange, room, place.reset_ms)
     elif place.ticket and _wants_resealing(credential, place.now_ms, place.ticket):
-        cookies = [rooms.place_cookie(exchange, room, credential, place)]
+        cookies = rooms.place_cookie(exchange, room, credential, place)
     since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)
     return status_answer(ask.desk(since_ms), place.state, place, cookies)
 
@@ -242,7 +242,7 @@ async def _leave(ask: _Ask) -> Answer:
     credential = ask.credential
     if credential is not None:
         await ask.rooms.store.leave(ask.live.id, credential.sid)
-    cookies = [ask.rooms.forget(ask.exchange, ask.live.config)]
+    cookies = ask.rooms.forget(ask.exchange, ask.live.config)
     if not ask.exchange.is_navigation:
         return json_answer(200, {"state": "left"}, extra=cookies)
     desk = ask.desk()

@@ -176,7 +176,7 @@ class Passage:
         # Known here at once; the journal tells the other gateways within a second.
         live.revoked[inside.sid] = self.in_force.rooms.clock.now_ms()
         self.resources.running.spawn(self._revoke(live, inside))
-        return [self.in_force.rooms.forget(self.exchange, live.config)]
+        return self.in_force.rooms.forget(self.exchange, live.config)
 
     async def _revoke(self, live: LiveRoom, inside: Credential) -> None:
         try:

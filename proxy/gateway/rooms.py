@@ -134,9 +134,7 @@ class Rooms:
             since_ms=since_ms,
         )
 
-    def new_cookie(
-        self, exchange: Exchange, room: RoomConfig, after_ms: int = 0
-    ) -> tuple[bytes, bytes]:
+    def new_cookie(self, exchange: Exchange, room: RoomConfig, after_ms: int = 0) -> Headers:
         """Hand out an identity without a place, issued later than `after_ms` (a reset)."""
         now = max(self.clock.now_ms(), after_ms + 1)
         credential = Credential(
@@ -150,7 +148,7 @@ class Rooms:
 
     def place_cookie(
         self, exchange: Exchange, room: RoomConfig, credential: Credential, place: Place
-    ) -> tuple[bytes, bytes]:
+    ) -> Headers:
         """Seal the visitor's place, or its slot, in its cookie."""
         if place.state is State.ACTIVE:
             renewed = self._pass(exchange, room, credential, place)
@@ -216,12 +214,12 @@ class Rooms:
         if is_foreign_form(exchange):
             live.counters["foreign"] += 1
             return Refusal(reason="another site's form", answer=state_answer(desk, State.NONE, []))
-        cookie = self.new_cookie(exchange, live.config, live.reset_ms)
+        cookies = self.new_cookie(exchange, live.config, live.reset_ms)
         if visit is FirstVisit.REDIRECT:
-            answer = redirect(marked_url(exchange), [cookie])
+            answer = redirect(marked_url(exchange), cookies)
             return Refusal(reason="first visit: cookie check", answer=answer)
         live.counters["churn"] += 1
-        return Refusal(reason="no cookie", answer=state_answer(desk, State.NONE, [cookie]))
+        return Refusal(reason="no cookie", answer=state_answer(desk, State.NONE, cookies))
 
     async def _ask(self, exchange: Exchange, live: LiveRoom, step: AskStore) -> Entry | Refusal:
         if self.breaker.is_open:
@@ -272,13 +270,13 @@ class Rooms:
             if self._serves_on(exchange, live, step, place):
                 return Entry(reason="slot", credential=credential, lease=lease)
             renewed = self._pass(exchange, room, credential, place)
-            cookie = pass_cookie(exchange, self.settings, self.keys, renewed)
-            return Entry(reason="slot", credential=renewed, headers=[cookie], lease=lease)
-        cookies: Headers = []
+            cookies = pass_cookie(exchange, self.settings, self.keys, renewed)
+            return Entry(reason="slot", credential=renewed, headers=cookies, lease=lease)
+        cookies = []
         if place.state in _SEALED:
-            cookies = [self.place_cookie(exchange, room, credential, place)]
+            cookies = self.place_cookie(exchange, room, credential, place)
         elif place.state is State.RESET:
-            cookies = [self.new_cookie(exchange, room, place.reset_ms)]
+            cookies = self.new_cookie(exchange, room, place.reset_ms)
         since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)
         desk = self.desk(exchange, room, since_ms)
         return Refusal(reason=place.state, answer=place_answer(desk, place, cookies))
@@ -313,9 +311,10 @@ class Rooms:
         )
         live.note_outage_entry(sid)
         live.counters["outage_entries"] += 1
-        cookie = pass_cookie(exchange, self.settings, self.keys, entrant)
-        return Entry(reason="store down: let in", credential=entrant, headers=[cookie, OUTAGE_MARK])
+        cookies = pass_cookie(exchange, self.settings, self.keys, entrant)
+        headers = [*cookies, OUTAGE_MARK]
+        return Entry(reason="store down: let in", credential=entrant, headers=headers)
 
-    def forget(self, exchange: Exchange, room: RoomConfig) -> tuple[bytes, bytes]:
+    def forget(self, exchange: Exchange, room: RoomConfig) -> Headers:
         """Take the visitor's cookie back."""
         return forget_cookie(exchange, self.settings, room.id)

@@ -187,3 +187,14 @@ def test_cookies_are_http_only_lax_and_as_the_operator_sets_them(world: Gateways
     assert "Secure" in https.headers["set-cookie"]
     assert https.headers["location"] == "https://www.shop.example/shop?__wr=1"
     assert re.match(r"corvus_t\d+=v2\.", value)
+
+
+def test_a_cookie_for_one_folder_also_reaches_the_rooms_own_addresses(world: Gateways) -> None:
+    room = world.room(capacity=0)
+    world.publish(room, settings=GatewaySettings(cookie_path="/shop", access_log=False))
+    with world.one.browser() as visitor:
+        visitor.get("/shop/seats")
+        status = visitor.get(f"/__corvus/wr/{room.id}/status").json()
+        assert (status["state"], status["position"]) == ("waiting", 1)
+        visitor.post(f"/__corvus/wr/{room.id}/leave")
+        assert not [c for c in visitor.cookies.jar if c.name.startswith("corvus_t")]
