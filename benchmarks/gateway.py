@@ -42,12 +42,17 @@ def rows(seconds: int, rounds: int) -> dict[str, Figure]:
         with gateway_before(origin) as world:
             pid, url = world.one.process.pid, world.one.url + "/"
             found.setdefault("(a) origin alone", []).append(wrk(origin.url, origin.worker, seconds))
-            world.publish(settings=GatewaySettings(access_log=False))
-            wrk(url, pid, 1)
-            found.setdefault("(b) gateway, no room", []).append(wrk(url, pid, seconds))
+            quiet = GatewaySettings(access_log=False)
             room = world.room(capacity=100, refresh_ms=120_000, active_ttl_ms=300_000)
-            world.publish(room)
+            world.publish(room, settings=quiet)
             pass_ = admitted_cookie(world.one, room)
+            world.publish(settings=quiet)
+            wrk(url, pid, 1)
+            bare = wrk(url, pid, seconds)
+            found.setdefault("(b) gateway, no room, no cookie", []).append(bare)
+            # The same bytes as an admitted visitor sends, so that (c) differs by the room alone.
+            found.setdefault("(b) gateway, no room", []).append(wrk(url, pid, seconds, pass_))
+            world.publish(room, settings=quiet)
             found.setdefault("(c) room, admitted", []).append(wrk(url, pid, seconds, pass_))
             flood = wrk(url, pid, seconds, BROWSER)
             found.setdefault("(d) cookie-less flood", []).append(flood)

@@ -98,15 +98,16 @@ class Exchange:
     def cookies(self, name: bytes) -> Iterator[bytes]:
         """Give every value sent under a name: an old path or domain may leave a stale twin."""
         jar = self.found.get(b"cookie")
-        if jar is None:
+        if jar is None or name not in jar:
             return
-        start = jar.find(name + b"=")
+        mark = name + b"="
+        start = jar.find(mark)
         while start >= 0:
             if start == 0 or jar[start - 1] in b"; ":
-                begin = start + len(name) + 1
+                begin = start + len(mark)
                 end = jar.find(b";", begin)
                 yield jar[begin : end if end >= 0 else len(jar)].strip()
-            start = jar.find(name + b"=", start + 1)
+            start = jar.find(mark, start + 1)
 
 
 def wanted_headers(headers: Headers) -> dict[bytes, bytes]:

@@ -143,7 +143,7 @@ async def _part(response: UpstreamResponse, stop: StopSignal | None) -> bytes:
     if stop is None:
         return await response.read()
     read = asyncio.ensure_future(response.read())
-    stopped = asyncio.ensure_future(stop.event.wait())
+    stopped = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((read, stopped), return_when=asyncio.FIRST_COMPLETED)
         return read.result() if read.done() else b""
@@ -213,7 +213,7 @@ class _Exchange:
             await send(start)
             while True:
                 part = response.take() if response.complete else await _part(response, stop)
-                stopped = stop is not None and stop.event.is_set()
+                stopped = stop is not None and stop.closed
                 more = not (response.complete or stopped)
                 await send({"type": "http.response.body", "body": part, "more_body": more})
                 self._sent += len(part)

@@ -113,10 +113,11 @@ class Passage:
     ) -> None:
         running = self.resources.running
         holder = entry.lease or inside.sid
+        run = running.begin(live.id, inside.sid, holder, keep_alive_s(live))
         try:
-            with running.track(live.id, inside.sid, holder, keep_alive_s(live)) as run:
-                await self._carry(site, head, entry, live, run.stop)
+            await self._carry(site, head, entry, live, run.stop)
         finally:
+            running.finished(run)
             if entry.lease:
                 running.spawn(self._give_back(live, entry.lease))
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,22 +21,34 @@ _GOING_AWAY = 1001  # RFC 6455 7.4.1
 class StopSignal:
     """Lets the gateway close a running stream, e.g. with 4408 when its slot is gone."""
 
+    __slots__ = ("_event", "closed", "code", "reason")
+
     def __init__(self) -> None:
-        self.event = asyncio.Event()
+        self._event: asyncio.Event | None = None  # only streams wait; most exchanges are none
+        self.closed = False
         self.code = _GOING_AWAY
         self.reason = ""
 
     def close(self, code: int, reason: str = "") -> None:
         """Close both sides; code and reason are a WebSocket's. The first call counts."""
-        if not self.event.is_set():
-            self.code, self.reason = code, reason
-            self.event.set()
+        if not self.closed:
+            self.closed, self.code, self.reason = True, code, reason
+            if self._event is not None:
+                self._event.set()
+
+    async def wait(self) -> None:
+        """Sleep until the stream is to be closed."""
+        if not self.closed:
+            if self._event is None:
+                self._event = asyncio.Event()
+            await self._event.wait()
 
 
 @dataclass(slots=True, eq=False)
 class Run:
     """One exchange inside a room."""
 
+    room: RoomId
     sid: VisitorId
     holder: str  # what stands in the room's `active`: the visitor, or the request's lease
     due_at: float  # monotonic: when the slot must be kept alive next
@@ -58,16 +69,15 @@ class Running:
     def __len__(self) -> int:
         return sum(map(len, self._runs.values()))
 
-    @contextmanager
-    def track(self, room: RoomId, sid: VisitorId, holder: str, every_s: float) -> Iterator[Run]:
-        """Keep a slot alive while the body runs."""
-        run = Run(sid, holder, time.monotonic() + every_s, StopSignal())
-        runs = self._runs.setdefault(room, set())
-        runs.add(run)
-        try:
-            yield run
-        finally:
-            runs.discard(run)
+    def begin(self, room: RoomId, sid: VisitorId, holder: str, every_s: float) -> Run:
+        """Keep a slot alive from now until `finished`."""
+        run = Run(room, sid, holder, time.monotonic() + every_s, StopSignal())
+        self._runs.setdefault(room, set()).add(run)
+        return run
+
+    def finished(self, run: Run) -> None:
+        """Let go of a slot."""
+        self._runs[run.room].discard(run)
 
     def due(self, room: RoomId, every_s: float) -> list[Run]:
         """Give the runs of a room whose slots must be kept alive now, and set their next time."""

@@ -183,7 +183,7 @@ class _Stream:
         """Relay until the first end, then tell the other side; give the close code."""
         to_origin = asyncio.create_task(self._to_origin())
         to_visitor = asyncio.create_task(self._to_visitor())
-        stopped = asyncio.create_task(stop.event.wait())
+        stopped = asyncio.create_task(stop.wait())
         tasks = (to_origin, to_visitor, stopped)
         at_once = True
         try:
