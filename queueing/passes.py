@@ -18,7 +18,6 @@ from enum import Enum, StrEnum
 from queueing.config import RoomId, VisitorId
 
 _LONGEST = 320  # bytes; a real value is under 190
-_REMEMBERED = 8192  # passes checked once and remembered, per key ring
 
 
 class Kind(StrEnum):
@@ -103,7 +102,6 @@ class Keyring:
         self._current = _derive(master, generation)
         previous = _derive(master, generation - 1) if generation > 1 else None
         self._keys = {k.kid: k for k in (self._current, previous) if k is not None}
-        self._seen: dict[bytes, Reading] = {}
 
     def sign(self, credential: Credential) -> str:
         """Write a cookie value."""
@@ -116,15 +114,8 @@ class Keyring:
         return f"{body}.{_mac(self._current.secret, body.encode())}"
 
     def read(self, value: bytes, room: RoomId) -> Reading:
-        """Judge a presented value. Values that were valid once are remembered, so that a page's
-        many requests cost one signature check."""
-        reading = self._seen.get(value)
-        if reading is None:
-            reading = self._read(value)
-            if reading.verdict is Verdict.VALID:
-                if len(self._seen) >= _REMEMBERED:
-                    self._seen.clear()
-                self._seen[value] = reading
+        """Judge a presented value."""
+        reading = self._read(value)
         if reading.credential is not None and reading.credential.room != room:
             return STALE
         return reading

@@ -46,7 +46,7 @@ class PassThrough:
     """Forward at once."""
 
     reason: str
-    credential: Credential | None = None
+    credential: Credential
 
 
 @dataclass(frozen=True, slots=True)

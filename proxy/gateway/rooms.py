@@ -6,7 +6,7 @@ answered is `room_answers`'; what the gate decides alone is `gate`'s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -16,11 +16,13 @@ from proxy.gateway.cookies import cannot_be_set, forget_cookie, pass_cookie, que
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.forgery import is_foreign_form
 from proxy.gateway.gate import (
+    MARK,
     VALID_IN_OUTAGE,
     AskStore,
     CleanUrl,
     FirstVisit,
     PassThrough,
+    Revocations,
     gate,
     marked_url,
     read_cookie,
@@ -62,6 +64,21 @@ class Refusal:
     answer: Answer
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the gate made of one cookie line: lets its visitor's next requests through at once."""
+
+    entry: Entry
+    credential: Credential
+    until_ms: int  # store time: then the store is asked again
+
+
+_MOST_KNOWN = 8192
+_LONGEST_KNOWN = 2048
+_UNREAD = Revocations(reset_ms=2**62)
+"""Before the journal has been read, any pass may be a revoked one: the store is asked."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Rooms:
     """What the stage works with; one for each configuration in force."""
@@ -74,27 +91,37 @@ class Rooms:
     breaker: Breaker
     clock: StoreClock
     sessions: SessionsSeen
+    known: dict[bytes, Known] = field(default_factory=dict)  # by cookie line
 
     async def admit(self, exchange: Exchange, site: Site, live: LiveRoom) -> Entry | Refusal:
         """Decide whether a request governed by a room goes on."""
+        known = self.known.get(exchange.found.get(b"cookie", b""))
+        if known is not None and self._opens(known, exchange, live):
+            live.counters["fast"] += 1
+            return known.entry
         room = live.config
         if exchange.is_preflight:
             return self._preflight(exchange, live)
         reading = read_cookie(exchange, room, self.keys)
         if reading.verdict is Verdict.FORGED:
             live.counters["forged"] += 1
+        outage_since_ms = self._outage_since_ms()
+        was_read = live.journal >= 0 or outage_since_ms is not None
         step = gate(
             exchange,
             room,
             reading,
             now_ms=self.clock.now_ms(),
             network=self._network(exchange, room),
-            revoked=live.revocations,
-            outage_since_ms=self._outage_since_ms(),
+            revoked=live.revocations if was_read else _UNREAD,
+            outage_since_ms=outage_since_ms,
         )
         if isinstance(step, PassThrough):
             live.counters["fast"] += 1
-            return Entry(reason=step.reason, credential=step.credential)
+            entry = Entry(reason=step.reason, credential=step.credential)
+            if outage_since_ms is None:
+                self._remember(exchange, room, entry, step.credential)
+            return entry
         if isinstance(step, CleanUrl):
             return Refusal(reason="cookie works", answer=redirect(step.location))
         if isinstance(step, FirstVisit):
@@ -103,6 +130,29 @@ class Rooms:
                 return self._first_visit(exchange, live, step)
             step = AskStore(kept)
         return await self._ask(exchange, live, step)
+
+    def _opens(self, known: Known, exchange: Exchange, live: LiveRoom) -> bool:
+        """Whether what was decided for this cookie line still holds, and for this request."""
+        return (
+            known.credential.room == live.id
+            and self.clock.now_ms() < known.until_ms
+            and not live.revocations.covers(known.credential)
+            and MARK not in exchange.query
+            and exchange.method != "OPTIONS"
+            and not self.breaker.is_open
+        )
+
+    def _remember(
+        self, exchange: Exchange, room: RoomConfig, entry: Entry, credential: Credential
+    ) -> None:
+        """Spare a visitor's next requests the reading of its cookies."""
+        line = exchange.found[b"cookie"]
+        if room.bind_network or len(line) > _LONGEST_KNOWN:
+            return  # the network is judged anew each time; memory is bounded
+        if len(self.known) >= _MOST_KNOWN:
+            self.known.clear()
+        until_ms = min(credential.iat_ms + room.refresh_ms, credential.exp_ms)
+        self.known[line] = Known(entry, credential, until_ms)
 
     async def _kept(self, exchange: Exchange, site: Site, room: RoomConfig) -> Credential | None:
         """Give an identity, as of an outage entry, to who was inside before the room (WR-64)."""

@@ -12,7 +12,7 @@ import pytest
 from proxy.gateway.snapshot import GatewaySettings
 from queueing.config import RoomConfig
 from queueing.passes import Credential, Keyring, Kind, Verdict, new_sid
-from tests.support.gateways import BROWSER, SECRET, Gateways
+from tests.support.gateways import BROWSER, SECRET, Gateways, eventually
 
 KEYS = Keyring(SECRET.encode(), 1)
 
@@ -198,3 +198,27 @@ def test_a_cookie_for_one_folder_also_reaches_the_rooms_own_addresses(world: Gat
         assert (status["state"], status["position"]) == ("waiting", 1)
         visitor.post(f"/__corvus/wr/{room.id}/leave")
         assert not [c for c in visitor.cookies.jar if c.name.startswith("corvus_t")]
+
+
+def test_a_remembered_pass_is_judged_anew_for_every_request(world: Gateways) -> None:
+    room = world.room(capacity=1, refresh_ms=1_000, active_ttl_ms=60_000)
+    world.publish(room)
+    with world.one.browser() as inside, world.one.client() as bare:
+        inside.get("/")
+        jar = {"cookie": f"corvus_{room.id}={cookie(room, inside)}"}
+        for _ in range(3):
+            assert bare.get("/", headers=jar).status_code == 200
+        assert bare.options("/", headers=jar).status_code == 200
+        marked = bare.get("/?a&__wr=1", headers=jar | BROWSER)
+        assert (marked.status_code, marked.headers["location"][-3:]) == (302, "/?a")
+        renewed = eventually(
+            lambda: (a := bare.get("/", headers=jar)).headers.get("set-cookie") and a,
+            3.0,
+            "the pass to grow older than its renewal",
+        )
+        assert renewed.status_code == 200
+        world.publish(replace(room, capacity=0))
+        world.operator(room, "release_all")
+        eventually(
+            lambda: bare.get("/", headers=jar).status_code == 429, 1.5, "the pass to be dead"
+        )
