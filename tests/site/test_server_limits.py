@@ -124,8 +124,9 @@ def test_connections_of_all_clients_leave_files_for_the_other_side(tmp_path, mon
     with serving(CONNECTIONS_PER_CLIENT=0) as server:
         held = [RawClient(server.port) for _ in range(850)]
         eventually(lambda: len(select.select([raw.socket for raw in held], [], [], 0)[0]) > 100)
-        files = len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
-        assert files <= 800 - 200
+        folder = Path(f"/proc/{server.process.pid}/fd")
+        # A turn of the loop may accept a few more before it counts them and cuts them off.
+        eventually(lambda: len(list(folder.iterdir())) <= 800 - 200)
         assert "Too many open files" not in server.errors()
         for raw in held:
             raw.socket.close()
