@@ -121,15 +121,15 @@ def test_connections_of_all_clients_leave_files_for_the_other_side(tmp_path, mon
     shell.write_text(f'#!/bin/sh\nulimit -n 800\nexec {sys.executable} "$@"\n')
     shell.chmod(0o755)
     monkeypatch.setattr(server_probe.sys, "executable", str(shell))
-    with serving(CONNECTIONS_PER_CLIENT=0) as server:
-        held = [RawClient(server.port) for _ in range(850)]
-        eventually(lambda: len(select.select([raw.socket for raw in held], [], [], 0)[0]) > 100)
+    with serving(CONNECTIONS_PER_CLIENT=0) as server, contextlib.ExitStack() as held:
+        clients = [held.enter_context(RawClient(server.port)) for _ in range(850)]
+        sockets = [raw.socket for raw in clients]
+        eventually(lambda: len(select.select(sockets, [], [], 0)[0]) > 100)
         folder = Path(f"/proc/{server.process.pid}/fd")
         # A turn of the loop may accept a few more before it counts them and cuts them off.
         eventually(lambda: len(list(folder.iterdir())) <= 800 - 200)
         assert "Too many open files" not in server.errors()
-        for raw in held:
-            raw.socket.close()
+        held.close()
 
         def admitted() -> bool:
             with RawClient(server.port) as again:
