@@ -16,6 +16,8 @@ from queueing.passes import MISSING, Credential, Keyring, Kind, Reading, Verdict
 
 MARK = b"__wr="
 CHECK = b"__wr=1"
+STALE = b"__wr=t"
+"""Our page asks with this when a cache has given it an old copy of itself (WR-41)."""
 VALID_IN_OUTAGE = "pass, store down"
 
 

@@ -251,6 +251,7 @@ def _put_in_force(resources: Resources, snapshot: Snapshot, pages: dict[str, byt
         else:
             known.config = room
             del known.counters["cookies_broken"]  # judged anew under the new cookie settings
+            del known.counters["stale_pages"]
     for gone in resources.live.keys() - snapshot.rooms.keys():
         del resources.live[gone]
     resources.in_force = InForce(

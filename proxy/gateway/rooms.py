@@ -17,6 +17,7 @@ from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.forgery import is_foreign_form
 from proxy.gateway.gate import (
     MARK,
+    STALE,
     VALID_IN_OUTAGE,
     AskStore,
     CleanUrl,
@@ -100,6 +101,8 @@ class Rooms:
             live.counters["fast"] += 1
             return known.entry
         room = live.config
+        if STALE in exchange.query:
+            self._note_stale_page(live)
         if exchange.is_preflight:
             return self._preflight(exchange, live)
         reading = read_cookie(exchange, room, self.keys)
@@ -130,6 +133,13 @@ class Rooms:
                 return self._first_visit(exchange, live, step)
             step = AskStore(kept)
         return await self._ask(exchange, live, step)
+
+    def _note_stale_page(self, live: LiveRoom) -> None:
+        live.counters["stale_pages"] += 1
+        if live.counters["stale_pages"] == 1:  # said once a configuration, not per visitor
+            log.error(
+                "a cache in front keeps waiting pages, although they say no-store", room=live.id
+            )
 
     def _opens(self, known: Known, exchange: Exchange, live: LiveRoom) -> bool:
         """Whether what was decided for this cookie line still holds, and for this request."""

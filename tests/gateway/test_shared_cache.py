@@ -74,3 +74,17 @@ def test_wr_41_an_admitted_visitors_pages_keep_the_origins_caching(
             assert inside.get("/programme").text == "<h1>the shop</h1>"
         assert [s.target for s in world.origin.seen] == ["/programme"]
         assert cache.hits == ["/programme"] * 2
+
+
+def test_wr_41_the_operator_is_told_once_of_a_cache_that_keeps_waiting_pages(
+    world: Gateways,
+) -> None:
+    room = world.room(capacity=0)
+    world.publish(room)
+    with world.one.browser() as visitor:
+        visitor.get("/show")
+        for number in range(3):  # what the page asks when its own copy was an old one
+            assert visitor.get(f"/show?__wr=t{number}").status_code == 200
+    assert world.stats()["rooms"][room.id]["counters"]["stale_pages"] == 3
+    told = [line for line in world.one.log.read_text().splitlines() if "a cache in front" in line]
+    assert len([line for line in told if room.id in line]) == 1

@@ -73,3 +73,25 @@ def test_names_and_ids() -> None:
     assert cookie_name(ROOM) == "corvus_sale"
     assert len({new_sid() for _ in range(100)}) == 100
     assert KEYS.read(b"", ROOM).verdict is Verdict.MISSING
+
+
+def test_wr_28_two_rotations_apart_lose_none_of_ten_thousand() -> None:
+    held = [
+        Credential(
+            kind=Kind.QUEUED if number % 2 else Kind.ADMITTED,
+            room=ROOM,
+            sid=new_sid(),
+            iat_ms=number,
+            exp_ms=number + 1,
+            ticket=number if number % 2 else 0,
+        )
+        for number in range(10_000)
+    ]
+    jar = [Keyring(MASTER, 1).sign(credential).encode() for credential in held]
+    for generation in (2, 3):
+        keys = Keyring(MASTER, generation)
+        readings = [keys.read(value, ROOM) for value in jar]
+        assert [reading.credential for reading in readings] == held
+        assert not any(reading.current_key for reading in readings)
+        jar = [keys.sign(credential).encode() for credential in held]  # each renews in time
+    assert {Keyring(MASTER, 5).read(value, ROOM).verdict for value in jar} == {Verdict.STALE}

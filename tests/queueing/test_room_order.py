@@ -25,7 +25,7 @@ async def test_wr_01_the_last_slot_is_given_once(valkey: Valkey) -> None:
     connections = [Connection(valkey.url, timeout_s=10) for _ in range(8)]
     stores = [RoomStore(connection) for connection in connections]
     now = int(time.time() * 1000)
-    for turn in range(10):
+    for turn in range(50):
         room = RoomId(f"rush-{turn}")
         await stores[0].configure(RoomConfig(id=room, capacity=10))
         visitors = list(range(2_000))
