@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from queueing.config import Mode, RoomConfig, RoomId, Unit
+from queueing.config import Mode, OnOutage, RoomConfig, RoomId, Unit
 from tests.support.room_driver import RoomDriver, Wire
 from tests.support.valkey import running_valkey
 
@@ -41,6 +41,7 @@ def random_config(chance: random.Random, version: int) -> RoomConfig:
         max_queue=chance.choice([0, 3, 8, 100]),
         entries_per_minute=chance.choice([0, 5, 1000]),
         polls_per_second=chance.choice([1, 3]),
+        on_outage=chance.choice([OnOutage.CLOSED, OnOutage.CLOSED, OnOutage.OPEN]),
     )
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from queueing import calls
-from queueing.config import Mode, RoomConfig, RoomId, Unit
+from queueing.config import Mode, OnOutage, RoomConfig, RoomId, Unit
 from queueing.places import Reason, State
 from tests.properties.room_soak import CLIENTS, JUMPS, LEASES, SIDS, Storm
 from tests.support.room_driver import RoomDriver, Wire
@@ -38,6 +38,7 @@ configs = st.builds(
     max_queue=st.sampled_from([0, 2, 100]),
     entries_per_minute=st.sampled_from([0, 4, 1_000]),
     polls_per_second=st.sampled_from([1, 3]),
+    on_outage=st.sampled_from(list(OnOutage)),
 )
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from queueing.config import Mode, RoomConfig, Unit
+from queueing.config import Mode, OnOutage, RoomConfig, Unit
 from queueing.places import Counts, Reason, State
 
 GAP_MS, BEACON_MS, LAPSES, EXTENSIONS = 5_000, 15_000, 3, 10
+OUTAGE_MS, ADOPT_MS = 2_000, 1_000
 
 
 @dataclass
@@ -69,6 +70,7 @@ class RoomModel:
     seq: int = 0
     epoch: int = 1
     reset_ms: int = 0
+    held_until: int = 0  # room time: after an outage nobody is admitted until then
     people: dict[str, Person] = field(default_factory=dict)
     slots: dict[str, Slot] = field(default_factory=dict)
     totals: Counter[str] = field(default_factory=Counter)
@@ -102,8 +104,11 @@ class RoomModel:
             latest_ticket=self.seq,
         )
 
+    def is_held(self) -> bool:
+        return self.held_until > self.room
+
     def is_stopped(self) -> bool:
-        return self.config.mode in (Mode.PAUSED, Mode.REJECT)
+        return self.config.mode in (Mode.PAUSED, Mode.REJECT) or self.is_held()
 
     def may_admit(self) -> bool:
         if self.is_stopped() or self.rate_wait():
@@ -123,6 +128,8 @@ class RoomModel:
         gap = self.now - self.store
         if 0 < gap <= GAP_MS:
             self.room += gap
+        if gap > OUTAGE_MS and self.config.on_outage is OnOutage.OPEN:
+            self.held_until = max(self.held_until, self.room + ADOPT_MS)
         self.store = self.now
 
     def _sweep(self) -> None:
@@ -228,6 +235,8 @@ class RoomModel:
     def _waiting(self, person: Person, shown: int, state: State | None = None) -> Answer:
         ahead = sum(p.ticket < person.ticket for p in self.living())
         usual = State.PAUSED if self.is_stopped() else State.WAITING
+        if self.is_held():
+            usual = State.HOLD
         return Answer(
             state or usual,
             ticket=person.ticket,
@@ -251,6 +260,8 @@ class RoomModel:
             person.until = self.room + self.config.grant_ttl_ms
 
     def _stranger(self, iat_ms: int, ticket: int) -> Answer | None:
+        if self.is_held():
+            return Answer(State.HOLD)
         if iat_ms <= self.reset_ms:
             return Answer(State.RESET)
         return Answer(State.MISSED) if ticket else None
