@@ -1,4 +1,4 @@
-"""Fixtures that start the whole product."""
+"""Fixtures that start the whole product, or serve its waiting page to a browser."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
+from queueing.page_builder import build_bundle
+from queueing.pages import PageBundle
+from tests.support.page_server import PageServer, page_server
 from tests.support.product import Product
+from tests.support.waiting_browser import Visit, chromium, visit
 
 StartProduct = Callable[..., Product]
 
@@ -32,3 +37,30 @@ def demo_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     product = Product(tmp_path_factory.mktemp("product") / "data")
     yield product
     product.end()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One Chromium for a file."""
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bundle() -> PageBundle:
+    """The pages as they are published."""
+    return PageBundle.load(build_bundle())
+
+
+@pytest.fixture
+def server(bundle: PageBundle) -> Iterator[PageServer]:
+    """Serve pages, and status answers that a test sets."""
+    with page_server(bundle) as running:
+        yield running
+
+
+@pytest.fixture
+def seen(browser: Browser, server: PageServer) -> Iterator[Visit]:
+    """One open page."""
+    with visit(browser, server) as opened:
+        yield opened

@@ -5,40 +5,15 @@ from __future__ import annotations
 import html
 import itertools
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from queueing.page_builder import build_bundle
 from queueing.pages import PageBundle, PageState
-from tests.support.page_server import NOW_MS, ROOM, PageServer, page_server, status, waiting_view
-from tests.support.waiting_browser import Visit, chromium, until, visit
+from tests.support.page_server import NOW_MS, ROOM, PageServer, status, waiting_view
+from tests.support.waiting_browser import Visit, until
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def bundle() -> PageBundle:
-    return PageBundle.load(build_bundle())
-
-
-@pytest.fixture
-def server(bundle: PageBundle) -> Iterator[PageServer]:
-    with page_server(bundle) as running:
-        yield running
-
-
-@pytest.fixture
-def seen(browser: Browser, server: PageServer) -> Iterator[Visit]:
-    with visit(browser, server) as opened:
-        yield opened
 
 
 def test_wr_75a_the_spoken_text_changes_at_most_once_a_minute(

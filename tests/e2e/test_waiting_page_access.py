@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,30 +13,13 @@ from playwright.sync_api import Browser, Page, expect
 from queueing.page_builder import LANGUAGES, TEMPLATES, build_bundle
 from queueing.pages import PageBundle, PageState
 from queueing.pages.view import LIVE
-from tests.support.page_server import ROOM, PageServer, page_server, status, waiting_view
+from tests.support.page_server import ROOM, PageServer, status, waiting_view
 from tests.support.pseudo_words import pseudo_words
-from tests.support.waiting_browser import chromium, visit
+from tests.support.waiting_browser import visit
 
 pytestmark = pytest.mark.browser
 STAY = "localStorage.setItem('corvus', '{\"auto\":false}')"
 NOTICES = [PageState.FULL, PageState.COOKIES, PageState.BANNED, PageState.BAD_GATEWAY]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def bundle() -> PageBundle:
-    return PageBundle.load(build_bundle())
-
-
-@pytest.fixture
-def server(bundle: PageBundle) -> Iterator[PageServer]:
-    with page_server(bundle) as running:
-        yield running
 
 
 AXE = Axe().axe_script
