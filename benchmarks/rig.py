@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queueing.config import RoomConfig
-from tests.support.gateways import Gateway, Gateways, Origin, eventually, running_gateways
+from tests.support.gateways import Gateway, Gateways, Origin, running_gateways
+from tests.support.running import eventually
 from tests.support.valkey import running_valkey
 
 ROOT = Path(__file__).resolve().parents[1]

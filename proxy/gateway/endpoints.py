@@ -140,9 +140,9 @@ class _Ask:
         wanted = local_address(self.fields.get("next", ["/"])[0])
         return quote(wanted, safe=string.printable)
 
-    def desk(self, since_ms: int = 0) -> Desk:
+    def desk(self) -> Desk:
         """Lay out what the answer needs."""
-        return self.rooms.desk(self.exchange, self.live.config, since_ms)
+        return self.rooms.desk(self.exchange, self.live.config)
 
     def go_on(self, cookies: Headers) -> Answer:
         """Lead back to what the visitor wanted."""
@@ -223,8 +223,8 @@ async def _status(ask: _Ask) -> Answer:
         cookies = rooms.new_cookie(exchange, room, place.reset_ms)
     elif place.ticket and _wants_resealing(credential, place.now_ms, place.ticket):
         cookies = rooms.place_cookie(exchange, room, credential, place)
-    since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)
-    return status_answer(ask.desk(since_ms), place.state, place, cookies)
+    desk = rooms.desk_at(exchange, room, credential, place)
+    return status_answer(desk, place.state, place, cookies)
 
 
 RESEAL_MS = 60_000

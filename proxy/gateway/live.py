@@ -79,6 +79,18 @@ class LiveRoom:
         counts = self.tick.counts
         return bool(counts.waiting or counts.parked or counts.granted or counts.active)
 
+    def is_news(self, event: str) -> bool:
+        """Count what operators are to hear once a configuration, not once a visitor; whether this
+        is the first."""
+        self.counters[event] += 1
+        return self.counters[event] == 1
+
+    def take_config(self, config: RoomConfig) -> None:
+        """Go on under a new configuration; what was said of the old one is judged anew."""
+        self.config = config
+        for event in ("cookies_broken", "stale_pages"):
+            del self.counters[event]
+
     def forget_old_revocations(self, now_ms: int) -> None:
         """Drop revocations that every pass of before has outlived."""
         horizon = now_ms - max(self.config.active_ttl_ms, self.config.admit_ttl_ms)

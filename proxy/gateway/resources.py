@@ -249,9 +249,7 @@ def _put_in_force(resources: Resources, snapshot: Snapshot, pages: dict[str, byt
         if known is None:
             resources.live[room.id] = LiveRoom(room)
         else:
-            known.config = room
-            del known.counters["cookies_broken"]  # judged anew under the new cookie settings
-            del known.counters["stale_pages"]
+            known.take_config(room)
     for gone in resources.live.keys() - snapshot.rooms.keys():
         del resources.live[gone]
     resources.in_force = InForce(

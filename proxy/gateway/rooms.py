@@ -135,8 +135,7 @@ class Rooms:
         return await self._ask(exchange, live, step)
 
     def _note_stale_page(self, live: LiveRoom) -> None:
-        live.counters["stale_pages"] += 1
-        if live.counters["stale_pages"] == 1:  # said once a configuration, not per visitor
+        if live.is_news("stale_pages"):
             log.error(
                 "a cache in front keeps waiting pages, although they say no-store", room=live.id
             )
@@ -193,6 +192,14 @@ class Rooms:
             now_ms=self.clock.now_ms(),
             since_ms=since_ms,
         )
+
+    def desk_at(
+        self, exchange: Exchange, room: RoomConfig, credential: Credential, place: Place
+    ) -> Desk:
+        """Lay out what an answer about a place needs: a missed one expired a return window after
+        the visitor's cookie was last written."""
+        since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)
+        return self.desk(exchange, room, since_ms)
 
     def new_cookie(self, exchange: Exchange, room: RoomConfig, after_ms: int = 0) -> Headers:
         """Hand out an identity without a place, issued later than `after_ms` (a reset)."""
@@ -267,8 +274,7 @@ class Rooms:
         if visit is FirstVisit.COOKIES_NEEDED:
             broken = cannot_be_set(exchange, self.settings)
             state = PageState.COOKIES_BROKEN if broken else PageState.COOKIES
-            live.counters[state] += 1
-            if broken and live.counters[state] == 1:  # said once a configuration, not per visitor
+            if live.is_news(state) and broken:
                 log.error("visitors cannot keep the cookie as it is set", room=live.id)
             return Refusal(reason="no cookie came back", answer=state_answer(desk, state, []))
         if is_foreign_form(exchange):
@@ -337,8 +343,7 @@ class Rooms:
             cookies = self.place_cookie(exchange, room, credential, place)
         elif place.state is State.RESET:
             cookies = self.new_cookie(exchange, room, place.reset_ms)
-        since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)
-        desk = self.desk(exchange, room, since_ms)
+        desk = self.desk_at(exchange, room, credential, place)
         return Refusal(reason=place.state, answer=place_answer(desk, place, cookies))
 
     def _outage(

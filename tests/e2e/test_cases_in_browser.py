@@ -12,8 +12,9 @@ from playwright.sync_api import Browser, expect
 
 from queueing.config import RoomConfig
 from queueing.page_builder import build_bundle
-from tests.support.gateways import Gateways, eventually, running_gateways
+from tests.support.gateways import Gateways, running_gateways
 from tests.support.people import SOON_MS, Person, people
+from tests.support.running import eventually
 from tests.support.valkey import running_valkey
 from tests.support.waiting_browser import CHROMIUM, chromium
 

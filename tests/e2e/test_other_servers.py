@@ -7,7 +7,6 @@ downloads, WebSockets and the waiting page work by the plain ASGI specification.
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import signal
 import socket
@@ -32,15 +31,8 @@ from wsproto.events import (
 )
 
 from queueing.page_builder import build_bundle
-from tests.support.gateways import (
-    ADMIN_TOKEN,
-    ROOT,
-    SECRET,
-    Gateway,
-    Gateways,
-    Origin,
-    eventually,
-)
+from tests.support.gateways import ROOT, Gateway, Gateways, Origin
+from tests.support.running import eventually
 from tests.support.valkey import running_valkey
 
 
@@ -48,7 +40,6 @@ def start_uvicorn(world: Gateways) -> Gateway:
     """Run the application under uvicorn, which must see its lifespan through."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=256)
     log = world.folder / f"uvicorn-{len(world.gateways)}.log"
-    clean = {n: v for n, v in os.environ.items() if not n.startswith("CORVUS_")}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
@@ -57,14 +48,7 @@ def start_uvicorn(world: Gateways) -> Gateway:
                 *("--http", "httptools", "--no-server-header", "--no-date-header"),
             ],
             cwd=ROOT,
-            env=clean
-            | {
-                "CORVUS_STORE_URL": world.store_url,
-                "CORVUS_SECRET": SECRET,
-                "CORVUS_DATA_DIR": str(world.folder),
-                "CORVUS_MACHINE_DIR": str(world.folder / "run"),
-                "CORVUS_ADMIN_TOKEN": ADMIN_TOKEN,
-            },
+            env=world.environment,
             pass_fds=[listener.fileno()],
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -27,7 +27,8 @@ import pytest
 from queueing.config import RoomConfig
 from queueing.page_builder import build_bundle
 from tests.support.crowd import Reply, Visitor, together
-from tests.support.gateways import Gateways, eventually, running_gateways
+from tests.support.gateways import Gateways, running_gateways
+from tests.support.running import eventually
 from tests.support.valkey import running_valkey
 
 SITE = Path(__file__).parent / "php_site"

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from proxy.gateway.snapshot import GatewaySettings
-from tests.support.gateways import Gateways, eventually
+from tests.support.gateways import Gateways
+from tests.support.running import eventually
 
 
 def lines(world: Gateways, mark: str) -> list[dict[str, Any]]:

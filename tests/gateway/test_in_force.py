@@ -13,7 +13,8 @@ import pytest
 
 from corvus_site.supervisor.console_certificate import ensure_certificate
 from proxy.gateway.snapshot import RoomRule
-from tests.support.gateways import Gateways, eventually
+from tests.support.gateways import Gateways
+from tests.support.running import eventually
 
 
 def test_wr_64_wr_16_a_save_is_in_force_on_every_gateway_within_a_second(world: Gateways) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from queueing.config import OnOutage
 from tests.support.crowd import Visitor, together
-from tests.support.gateways import Gateways, eventually, running_gateways
+from tests.support.gateways import Gateways, running_gateways
+from tests.support.running import eventually
 from tests.support.valkey import Valkey, running_valkey
 
 

@@ -11,7 +11,8 @@ import pytest
 from proxy.gateway.snapshot import GatewaySettings
 from queueing.config import Mode
 from tests.support.crowd import Visitor, together
-from tests.support.gateways import BROWSER, Gateways, eventually, place_of
+from tests.support.gateways import BROWSER, Gateways, place_of
+from tests.support.running import eventually
 
 GATE_HEADERS = {
     "cache-control": "no-store, private",

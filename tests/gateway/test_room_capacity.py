@@ -12,7 +12,8 @@ from proxy.gateway.snapshot import GatewaySettings
 from queueing.config import Mode, RoomConfig
 from queueing.keys import room_key
 from tests.support.crowd import Reply, Visitor, together, until
-from tests.support.gateways import Gateways, eventually
+from tests.support.gateways import Gateways
+from tests.support.running import eventually
 
 
 def crowd(world: Gateways, size: int) -> list[Visitor]:

@@ -12,7 +12,8 @@ import pytest
 from proxy.gateway.snapshot import GatewaySettings
 from queueing.config import RoomConfig
 from queueing.passes import Credential, Keyring, Kind, Verdict, new_sid
-from tests.support.gateways import BROWSER, SECRET, Gateways, eventually
+from tests.support.gateways import BROWSER, SECRET, Gateways
+from tests.support.running import eventually
 
 KEYS = Keyring(SECRET.encode(), 1)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.support.gateways import Gateways, eventually, place_of
+from tests.support.gateways import Gateways, place_of
+from tests.support.running import eventually
 
 
 def test_a_first_visit_checks_cookies_and_ends_at_the_clean_address(world: Gateways) -> None:

@@ -11,8 +11,9 @@ import pytest
 from proxy.gateway.snapshot import RoomRule
 from queueing.config import InsideNow, RoomConfig
 from tests.support.crowd import Visitor, until
-from tests.support.gateways import BROWSER, Gateways, eventually
+from tests.support.gateways import BROWSER, Gateways
 from tests.support.raw_origin import OriginConnection, RawOrigin
+from tests.support.running import eventually
 
 
 def test_wr_53_the_origin_ends_a_session_everywhere(world: Gateways) -> None:

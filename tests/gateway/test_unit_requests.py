@@ -7,7 +7,8 @@ import itertools
 
 from queueing.config import RoomConfig, Unit
 from tests.support.crowd import Visitor, together, until
-from tests.support.gateways import Gateways, eventually
+from tests.support.gateways import Gateways
+from tests.support.running import eventually
 
 
 async def test_the_origin_never_works_on_more_pages_than_the_capacity(world: Gateways) -> None:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -39,6 +39,7 @@ from proxy.gateway.snapshot import (
 )
 from queueing.config import RoomConfig, RoomId
 from queueing.store import SyncRoomStore
+from tests.support.running import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "a secret that only tests know, 32 bytes"
@@ -197,6 +198,18 @@ class Gateways:
         """Give a plain client of the store."""
         return redis.Redis.from_url(self.store_url)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Give what a process of the gateway is told, and nothing of the operator's."""
+        clean = {n: v for n, v in os.environ.items() if not n.startswith("CORVUS_")}
+        return clean | {
+            "CORVUS_STORE_URL": self.store_url,
+            "CORVUS_SECRET": SECRET,
+            "CORVUS_DATA_DIR": str(self.folder),
+            "CORVUS_MACHINE_DIR": str(self.folder / "run"),
+            "CORVUS_ADMIN_TOKEN": ADMIN_TOKEN,
+        }
+
     def start(
         self, environment: dict[str, str] | None = None, certificate: CertificateFiles | None = None
     ) -> Gateway:
@@ -208,7 +221,6 @@ class Gateways:
             tls = ["--tls-fd", str(tls_listener.fileno())]
             tls += ["--tls-cert", str(certificate.certificate), "--tls-key", str(certificate.key)]
         log = self.folder / f"gateway-{len(self.gateways)}.log"
-        clean = {n: v for n, v in os.environ.items() if not n.startswith("CORVUS_")}
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [
@@ -218,15 +230,8 @@ class Gateways:
                     *tls,
                 ],
                 cwd=ROOT,
-                env=clean
-                | {
-                    "CORVUS_STORE_URL": self.store_url,
-                    "CORVUS_SECRET": SECRET,
-                    "CORVUS_DATA_DIR": str(self.folder),
-                    "CORVUS_MACHINE_DIR": str(self.folder / "run"),
-                    "CORVUS_ADMIN_TOKEN": ADMIN_TOKEN,
-                    "CORVUS_CONNECTIONS_PER_CLIENT": "0",  # a crowd comes from one address
-                }
+                env=self.environment
+                | {"CORVUS_CONNECTIONS_PER_CLIENT": "0"}  # a crowd comes from one address
                 | (environment or {}),
                 pass_fds=[listener.fileno(), tls_listener.fileno()],
                 preexec_fn=tied_to(os.getpid()),  # a test run that is killed leaves nothing behind
@@ -306,18 +311,6 @@ class Gateways:
         for gateway in self.gateways:
             gateway.process.kill()
             gateway.process.wait()
-
-
-def eventually(
-    ask: Callable[[], Any], within_s: float = 15.0, what: Callable[[], str] | str = ""
-) -> Any:
-    """Ask until the answer is true; fail when it never is."""
-    deadline = time.monotonic() + within_s
-    while not (answer := ask()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within_s} s: {what() if callable(what) else what}")
-        time.sleep(0.02)
-    return answer
 
 
 @contextlib.contextmanager

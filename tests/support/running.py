@@ -22,13 +22,17 @@ MARK = "RUN_UNDER_TEST"
 T = TypeVar("T")
 
 
-def eventually(ask: Callable[[], T | None], within_s: float = 15.0, what: str = "") -> T:
+def eventually(
+    ask: Callable[[], T | None], within_s: float = 15.0, what: Callable[[], str] | str = ""
+) -> T:
     """Ask until the answer is true; fail when it never is."""
     deadline = time.monotonic() + within_s
     while True:
         if answer := ask():
             return answer
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what or ask}"
+        if time.monotonic() >= deadline:
+            told = what() if callable(what) else what
+            raise AssertionError(f"not within {within_s} s: {told or ask}")
         time.sleep(0.02)
 
 
