@@ -54,6 +54,17 @@ class InsideNow(StrEnum):
     QUEUE = "queue"
 
 
+class Order(StrEnum):
+    """Who of the line is next (WR-15)."""
+
+    ARRIVAL = "arrival"  # the lowest ticket
+    RANK = "rank"  # the highest rank, within `max_overtake`; inside a rank the lowest ticket
+
+
+RANKS = ("guest", "member", "prospect", "customer", "subscriber", "checkout", "staff")
+"""The names of the ranks 0 to 6, as an application grants them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomConfig:
     """Everything that the script and the gateway need to know of a room."""
@@ -84,6 +95,21 @@ class RoomConfig:
     reject_status: int = 429
     message: str = ""
     page: str = ""  # digest of the operator's own waiting page; "" = the built-in one
+    lease_ttl_ms: int = 30_000  # unit `requests`, and forms: a lease that is not renewed runs out
+    priority_cap: int = 0  # slots of the lane, on top of the capacity; 0 = a quarter of it
+    lane_rank: int = 3  # the lowest rank that uses the lane; 7 = none does
+    priority_wait_ms: int = 5_000  # longest wait for a slot of the lane
+    priority_forms: bool = True  # forms of people with a pass use the lane, at every rank
+    order: Order = Order.ARRIVAL
+    max_overtake: int = 50  # order `rank`: percent of admissions that may pass the lowest ticket
+    share_guard: bool = False  # a pass used from two networks at a time: the second queues (WR-35)
+    shares: tuple[RoomId, ...] = ()  # rooms whose pass opens this one too (WR-71)
+    embed: bool = False  # visitors come in another site's frame (WR-55)
+    skip_rate: str = "0"  # price of one position, decimal; see `price` in `queueing.offers`
+    skip_surge: str = "0"  # added to it for each person waiting
+    skip_currency: str = "EUR"  # ISO 4217
+    skip_url: str = ""  # payment page; "" = none
+    vip_ttl_ms: int = 0  # how long who has paid goes to the front again; 0 = once
 
     def to_document(self) -> dict[str, Any]:
         """Give the JSON form that the snapshot carries."""
@@ -98,6 +124,8 @@ class RoomConfig:
         values["unit"] = Unit(values.get("unit", Unit.VISITORS))
         values["on_outage"] = OnOutage(values.get("on_outage", OnOutage.CLOSED))
         values["inside_now"] = InsideNow(values.get("inside_now", InsideNow.QUEUE))
+        values["order"] = Order(values.get("order", Order.ARRIVAL))
+        values["shares"] = tuple(RoomId(room) for room in values.get("shares", ()))
         return cls(**values)
 
 
@@ -123,6 +151,12 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "entries_per_minute": (0, 1_000_000),
     "polls_per_second": (1, 100),
     "open_rate": (0, 1_000_000),
+    "lease_ttl_ms": (2_000, 600_000),
+    "priority_cap": (0, MAX_INT),
+    "lane_rank": (1, 7),
+    "priority_wait_ms": (0, 60_000),
+    "max_overtake": (0, 90),
+    "vip_ttl_ms": (0, DAY_MS),
 }
 
 

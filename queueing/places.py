@@ -27,6 +27,9 @@ class State(StrEnum):
     RESET = "reset"
     BANNED = "banned"
     LIMITED = "limited"  # too many new places for this client, or too many status checks
+    LANE = "lane"  # waits for a slot of the lane: ask again by `RoomStore.lane`
+    UNSENT = "unsent"  # a form for which no slot was free: neither sent on nor queued
+    SHARED = "shared"  # the pass is in use on another network at this moment
     HOLD = "hold"  # the store has lost the room's data: restoring the line
 
 
@@ -35,8 +38,9 @@ class Reason(StrEnum):
 
     NONE = ""
     RETURNED = "returned"  # people who had fallen silent came back to their older number
-    RANK = "rank"
-    OPERATOR = "operator"
+    RANK = "rank"  # somebody of a higher rank came
+    OPERATOR = "operator"  # an operator moved somebody to the front
+    PAID = "paid"  # somebody paid to go to the front
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ class Counts:
     granted: int
     active: int
     latest_ticket: int
+    lane: int = 0  # slots of the lane in use, beside `active`
+    lane_waiting: int = 0  # requests that wait for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +73,10 @@ class Place:
     released: int = 0  # admissions in the last `released_ms`, for the estimate
     released_ms: int = 0
     retry_ms: int = 0  # LIMITED: when it is worth asking again
+    rank: int = 0
+    paid: bool = False  # stands in front because it was paid for, or an operator said so
+    front: int = 0  # of `ahead`: those who stand in front like that
+    vip_until_ms: int = 0  # until then it goes to the front whenever it waits again
     extensions: int = 0  # how often the claim time was lengthened
     new: bool = False  # this very call made the place
 

@@ -43,6 +43,13 @@ class GatewaySettings:
     connect_timeout_s: float = 5.0
     preflight_per_second: int = 50  # CORS preflights let through while a room is full, per process
     default_language: str = "en"
+    asset_cap: int = 434 * 128  # asset requests at once, all machines together
+    asset_wait_s: float = 2.0
+    asset_user_cap_h1: int = 8  # requests at once of one pass over HTTP/1.x
+    asset_user_cap_h2: int = 128  # the same over HTTP/2 and HTTP/3
+    asset_user_wait_s: float = 2.0
+    stream_cap: int = 1_000  # streams open at once, all machines together
+    client_proto_header: str = ""  # header of a trusted proxy that tells the client's protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,12 @@ class Host:
     verify_origin: bool = True
     path_case: str = "sensitive"  # or "insensitive": how the origin reads paths
     bypass: tuple[str, ...] = ("/favicon.ico", "/robots.txt", "/.well-known/acme-challenge/*")
+    assets: tuple[str, ...] = ()  # served to who has a pass; never wait in line
+    public_assets: tuple[str, ...] = ()  # served to everybody, under the global asset cap
+    streams: tuple[str, ...] = ()  # WebSockets and event streams, outside the page slots
+    ban_paths: tuple[str, ...] = ()  # nobody who means well asks for these
+    return_paths: tuple[str, ...] = ()  # another site posts the visitor back here (WR-47)
+    allowed_origins: tuple[str, ...] = ()  # sites whose scripts may read our answers (WR-50)
     rooms: tuple[RoomRule, ...] = ()
     session_cookie: str = ""  # the site's own session cookie; needed for "keep who is inside now"
 
@@ -129,10 +142,13 @@ def _known(cls: type[GatewaySettings] | type[Host], values: dict[str, Any]) -> d
     return {k: v for k, v in values.items() if k in names}
 
 
+_LISTS = frozenset(f.name for f in fields(Host) if f.type == "tuple[str, ...]")
+
+
 def _host(document: dict[str, Any]) -> Host:
     values = _known(Host, document)
-    values["names"] = tuple(values["names"])
-    values["bypass"] = tuple(values["bypass"])
+    for name in _LISTS & values.keys():
+        values[name] = tuple(values[name])
     values["rooms"] = tuple(
         RoomRule(path=r["path"], room=RoomId(r["room"])) for r in values["rooms"]
     )
