@@ -117,6 +117,7 @@ class RoomAdmin(ShowsRefusals):
         "unit": admin.VERTICAL,
         "on_outage": admin.VERTICAL,
         "inside_now": admin.VERTICAL,
+        "order": admin.VERTICAL,
     }
     actions = [_confirmed(act) for act in ACTS.values()]
     fieldsets = [
@@ -132,7 +133,11 @@ class RoomAdmin(ShowsRefusals):
                     "absolute_ttl_ms",
                     "essential_limit",
                     "admit_ttl_ms",
+                    "lease_ttl_ms",
                     "bind_network",
+                    "share_guard",
+                    "shares",
+                    "embed",
                 ],
             },
         ),
@@ -148,6 +153,37 @@ class RoomAdmin(ShowsRefusals):
                     "polls_per_second",
                     "reject_status",
                 ]
+            },
+        ),
+        (
+            "Ranks and forms",
+            {
+                "description": "Your site may grant a visitor a rank with the header"
+                " Corvus-Priority; docs/priority.md shows how. Bans count above every rank.",
+                "fields": [
+                    "lane_rank",
+                    "priority_cap",
+                    "priority_wait_ms",
+                    "priority_forms",
+                    "order",
+                    "max_overtake",
+                ],
+            },
+        ),
+        (
+            "Skip the line",
+            {
+                "description": "Visitors may pay to go to the front of the line. The price is"
+                " (price of one position + surcharge for each person waiting) for each position"
+                " skipped. Without a price nothing of it is shown.",
+                "classes": ["collapse"],
+                "fields": [
+                    "skip_rate",
+                    "skip_surge",
+                    "skip_currency",
+                    "skip_url",
+                    "vip_ttl_ms",
+                ],
             },
         ),
         ("When the store is down", {"fields": ["on_outage", "open_rate"]}),

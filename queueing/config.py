@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, NewType
 
+from queueing.prices import CURRENCIES, PAGE_ADDRESS, PRICE, is_page_address, read_price
+
 RoomId = NewType("RoomId", str)
 """A room's slug: 1 to 32 of `a-z 0-9 -`, not beginning with `-`; part of key and cookie names."""
 
@@ -21,6 +23,7 @@ ROOM_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 MAX_INT = 2**31 - 1
 DAY_MS = 24 * 3600 * 1000
 POLL_AT_THE_HEAD_MS = 3_000
+SHORTEST_VIP_MS = 60_000
 
 
 class Unit(StrEnum):
@@ -63,6 +66,9 @@ class Order(StrEnum):
 
 RANKS = ("guest", "member", "prospect", "customer", "subscriber", "checkout", "staff")
 """The names of the ranks 0 to 6, as an application grants them."""
+
+NO_RANK = len(RANKS)
+"""A lane rank that nobody has: ranks do not use the lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +168,12 @@ BOUNDS: dict[str, tuple[int, int]] = {
 
 def problems(config: RoomConfig) -> list[Problem]:
     """Name every value or combination that cannot hold (design §4 rules 3 and 6, WR-03, WR-65)."""
-    return [*_outside_bounds(config), *_contradictions(config)]
+    return [
+        *_outside_bounds(config),
+        *_contradictions(config),
+        *_leases_and_shares(config),
+        *_prices(config),
+    ]
 
 
 def _outside_bounds(config: RoomConfig) -> list[Problem]:
@@ -207,6 +218,48 @@ def _contradictions(config: RoomConfig) -> list[Problem]:
             f" least twice the poll interval near the front ({_seconds(POLL_AT_THE_HEAD_MS)})."
         )
         found.append(Problem("grant_ttl_ms", text))
+    return found
+
+
+def _leases_and_shares(config: RoomConfig) -> list[Problem]:
+    found: list[Problem] = []
+    if config.lease_ttl_ms > config.admit_ttl_ms:
+        text = (
+            f"{_seconds(config.lease_ttl_ms)} is not allowed: a slot may not be kept for a gateway"
+            f" that died longer than a pass lives ({_seconds(config.admit_ttl_ms)})."
+        )
+        found.append(Problem("lease_ttl_ms", text))
+    if 0 < config.vip_ttl_ms < SHORTEST_VIP_MS:
+        text = (
+            f"{_seconds(config.vip_ttl_ms)} is not allowed: it must be 0 (only once) or at least"
+            f" {_seconds(SHORTEST_VIP_MS)}."
+        )
+        found.append(Problem("vip_ttl_ms", text))
+    if config.id in config.shares:
+        text = f"“{config.id}” is not allowed: name other rooms; its own pass opens a room anyway."
+        found.append(Problem("shares", text))
+    if len(set(config.shares)) < len(config.shares):
+        text = f"“{', '.join(config.shares)}” is not allowed: name each room once."
+        found.append(Problem("shares", text))
+    return found
+
+
+def _prices(config: RoomConfig) -> list[Problem]:
+    found: list[Problem] = []
+    prices = {"skip_rate": config.skip_rate, "skip_surge": config.skip_surge}
+    wrong = {name for name, price in prices.items() if read_price(price) is None}
+    for name in sorted(wrong):
+        found.append(Problem(name, f"“{prices[name]}” is not allowed: use {PRICE}."))
+    if config.skip_currency not in CURRENCIES:
+        text = f"“{config.skip_currency}” is not allowed: use the three letters of ISO 4217, such"
+        found.append(Problem("skip_currency", f"{text} as EUR."))
+    if config.skip_url and not is_page_address(config.skip_url):
+        shown = config.skip_url if len(config.skip_url) <= 100 else f"{config.skip_url[:100]}…"
+        found.append(Problem("skip_url", f"“{shown}” is not allowed: use {PAGE_ADDRESS}."))
+    has_price = not wrong and any(read_price(price) for price in prices.values())
+    if has_price and not config.skip_url:
+        text = "Nothing is not allowed: a price needs the address of the page where it is paid."
+        found.append(Problem("skip_url", text))
     return found
 
 

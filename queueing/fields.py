@@ -1,4 +1,7 @@
-"""Spans of time in models and forms: stored as whole milliseconds, edited as `5m`."""
+"""What rooms are made of beside numbers and text: spans of time, prices, lists of other rooms.
+
+Spans are stored as whole milliseconds and edited as `5m`; prices are decimal text.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from queueing.durations import ALLOWED, format_duration, parse_duration
+from queueing.prices import format_price, read_price
 
 
 class DurationFormField(forms.CharField):
@@ -55,3 +59,33 @@ class DurationField(models.PositiveBigIntegerField):  # type: ignore[type-arg]
         options = {"form_class": DurationFormField, "choices_form_class": None, **kwargs}
         options.pop("widget", None)
         return models.Field.formfield(self, *args, **options)
+
+
+class PriceField(models.CharField):  # type: ignore[type-arg]
+    """A price as its shortest decimal text, never a float; `0.50` and `0.5` are the same."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"max_length": 20, "default": "0", **kwargs})
+
+    def clean(self, value: Any, model_instance: models.Model | None) -> Any:
+        """Give the plain form; what is no price stays, for `config.problems` to refuse."""
+        text = str(super().clean(value, model_instance)).strip()
+        price = read_price(text)
+        return text if price is None else format_price(price)
+
+
+class RoomListField(models.JSONField):
+    """The short names of other rooms; which there are is the form's and the service's business."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"default": list, "blank": True, **kwargs})
+
+    def formfield(self, **kwargs: Any) -> Any:
+        """Tick rooms; whoever makes the form fills in the choices."""
+        options = {
+            "label": self.verbose_name,
+            "help_text": self.help_text,
+            "required": False,
+            "widget": forms.CheckboxSelectMultiple,
+        }
+        return forms.MultipleChoiceField(**options)  # type: ignore[arg-type]

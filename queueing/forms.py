@@ -31,6 +31,17 @@ class RoomForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Room
         exclude = ["page_html", "version", "changed_at"]  # noqa: DJ006 - every field an operator has
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        shares = self.fields.get("shares")
+        if isinstance(shares, forms.MultipleChoiceField):  # a page that only shows has none
+            others = Room.objects.exclude(pk=self.instance.pk).order_by("id")
+            shares.choices = [(room.pk, f"{room.name} ({room.pk})") for room in others]
+
+    def clean_skip_currency(self) -> str:
+        """Take small letters too."""
+        return str(self.cleaned_data["skip_currency"]).strip().upper()
+
     def clean(self) -> dict[str, Any]:
         """Check an uploaded template; refuse upload and removal at once."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

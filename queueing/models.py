@@ -13,8 +13,20 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 
-from queueing.config import BOUNDS, InsideNow, Mode, OnOutage, RoomConfig, RoomId, Unit, problems
-from queueing.fields import DurationField
+from queueing.config import (
+    BOUNDS,
+    NO_RANK,
+    RANKS,
+    InsideNow,
+    Mode,
+    OnOutage,
+    Order,
+    RoomConfig,
+    RoomId,
+    Unit,
+    problems,
+)
+from queueing.fields import DurationField, PriceField, RoomListField
 from queueing.pages.bundle import FORMAT
 
 SHORT_MODES = {
@@ -44,6 +56,14 @@ INSIDE_NOW = {
         "Keep: whoever the site knows by its session cookie stays inside and is counted"
     ),
     InsideNow.QUEUE: "Queue: everybody asks for a slot like a newcomer",
+}
+ORDERS = {
+    Order.ARRIVAL: "Arrival: who came first is next",
+    Order.RANK: "Rank: who has the higher rank is next, within the share below",
+}
+LANE_RANKS = {
+    **{rank: name.capitalize() for rank, name in enumerate(RANKS) if rank},
+    NO_RANK: "Nobody",
 }
 
 
@@ -198,6 +218,98 @@ class Room(models.Model):
         blank=True,
         help_text="A sentence to everybody who waits, shown as it is written. Empty: none.",
     )
+    lease_ttl_ms = DurationField(
+        "slot of a dead gateway",
+        default=30_000,
+        help_text="How long a page's slot stays taken when the gateway that served it has died,"
+        " such as 30s. A living gateway renews it three times as often.",
+    )
+    priority_cap = _number(
+        "priority_cap",
+        0,
+        "slots of the lane",
+        "Slots beside the capacity, kept for ranks and forms: the site sees at most the sum of"
+        " both. 0: a quarter of the capacity.",
+    )
+    lane_rank = models.PositiveSmallIntegerField(
+        "lowest rank in the lane",
+        choices=LANE_RANKS,
+        default=3,
+        help_text="Who has this rank or a higher one uses the lane while the room is full. Your"
+        " site grants ranks; docs/priority.md says how.",
+    )
+    priority_wait_ms = DurationField(
+        "wait for the lane",
+        default=5_000,
+        help_text="How long a request waits for a slot of the lane before it joins the line, such"
+        " as 5s.",
+    )
+    priority_forms = models.BooleanField(
+        "forms use the lane",
+        default=True,
+        help_text="What somebody with a pass has filled in is sent through the lane, whatever the"
+        " rank. Is the lane full too, the visitor is told that nothing was sent.",
+    )
+    order = models.CharField(
+        "order of the line",
+        max_length=8,
+        choices=ORDERS,
+        default=Order.ARRIVAL,
+        help_text="Who of the line is next. Within a rank it is always who came first.",
+    )
+    max_overtake = _number(
+        "max_overtake",
+        50,
+        "share of overtaking",
+        "Percent of admissions that may go to a higher rank before the first in line, 0 to 90."
+        " Only with the order by rank.",
+    )
+    share_guard = models.BooleanField(
+        "one network at a time",
+        default=False,
+        help_text="A pass that is used from two networks at the same moment works on the first"
+        " only; the second waits like a newcomer.",
+    )
+    shares = RoomListField(
+        "passes of other rooms",
+        help_text="Who is inside one of these rooms is inside here as well. The other way round"
+        " must be ticked there.",
+    )
+    embed = models.BooleanField(
+        "in another site's frame",
+        default=False,
+        help_text="Visitors come in a frame of another site, so cookies are made for that. HTTPS"
+        " only.",
+    )
+    skip_rate = PriceField(
+        "price of one position",
+        help_text="What it costs to skip one position of the line, such as 0.5. 0 in both prices:"
+        " nothing is offered.",
+    )
+    skip_surge = PriceField(
+        "surcharge per person waiting",
+        help_text="Added to the price of one position for each person in line, such as 0.01.",
+    )
+    skip_currency = models.CharField(
+        "currency",
+        max_length=3,
+        default="EUR",
+        help_text="Three letters of ISO 4217, such as EUR or USD.",
+    )
+    skip_url = models.CharField(
+        "payment page",
+        max_length=2048,
+        blank=True,
+        default="",
+        help_text="Where visitors pay: a path of the site that begins with / or an address with"
+        " http or https. The signed offer is added to it. Needed with a price.",
+    )
+    vip_ttl_ms = DurationField(
+        "front again",
+        default=0,
+        help_text="How long somebody who has paid goes to the front again whenever they wait, from"
+        " 1m to 24h. 0: only once.",
+    )
     page_html = models.TextField(
         "own waiting page",
         blank=True,
@@ -225,6 +337,9 @@ class Room(models.Model):
             models.CheckConstraint(
                 name="room_inside_choice_made",
                 condition=Q(inside_now__in=[i.value for i in InsideNow]),
+            ),
+            models.CheckConstraint(
+                name="room_order_known", condition=Q(order__in=[o.value for o in Order])
             ),
             models.CheckConstraint(
                 name="room_idle_limit_covers_renewal",
@@ -275,12 +390,27 @@ class Room(models.Model):
             reject_status=self.reject_status,
             message=self.message,
             page=self.page_digest,
+            lease_ttl_ms=self.lease_ttl_ms,
+            priority_cap=self.priority_cap,
+            lane_rank=self.lane_rank,
+            priority_wait_ms=self.priority_wait_ms,
+            priority_forms=self.priority_forms,
+            order=Order(self.order),
+            max_overtake=self.max_overtake,
+            share_guard=self.share_guard,
+            shares=tuple(RoomId(room) for room in self.shares),
+            embed=self.embed,
+            skip_rate=self.skip_rate,
+            skip_surge=self.skip_surge,
+            skip_currency=self.skip_currency,
+            skip_url=self.skip_url,
+            vip_ttl_ms=self.vip_ttl_ms,
         )
 
     def clean(self) -> None:
         """Refuse values and combinations that cannot hold, each at its field (WR-03, WR-65)."""
         if None in (getattr(self, name) for name in BOUNDS) or not (
-            self.on_outage and self.inside_now
+            self.on_outage and self.inside_now and self.order
         ):
             return  # a field of its own is wrong already and says so
         errors: dict[str, list[str]] = {}

@@ -56,6 +56,18 @@ def filled(**changed: Any) -> dict[str, Any]:
         "reject_status": "429",
         "on_outage": "closed",
         "open_rate": "10",
+        "lease_ttl_ms": "30s",
+        "lane_rank": "3",
+        "priority_cap": "0",
+        "priority_wait_ms": "5s",
+        "priority_forms": "on",
+        "order": "arrival",
+        "max_overtake": "50",
+        "skip_rate": "0",
+        "skip_surge": "0",
+        "skip_currency": "EUR",
+        "skip_url": "",
+        "vip_ttl_ms": "0",
         **changed,
     }
 
