@@ -15,7 +15,7 @@ from typing import Any
 
 from corvus_site.setting_kinds import READERS, HostPort, Kind, Setting
 from corvus_site.setting_list import SETTINGS
-from queueing.config import OnOutage, RoomConfig, RoomId, Unit, problems
+from queueing.config import OnOutage, Order, RoomConfig, RoomId, Unit, problems
 
 __all__ = [
     "FLAGS_VARIABLE",
@@ -138,12 +138,15 @@ class Effective:
         return fields
 
 
+_CHOICES = {"unit": Unit, "on_outage": OnOutage, "order": Order}
+
+
 def _room_value(setting: Setting, value: Any) -> Any:
     match setting.kind:
         case Kind.DURATION:
             return round(value * 1000)
         case Kind.CHOICE:
-            return Unit(value) if setting.room_field == "unit" else OnOutage(value)
+            return _CHOICES[setting.room_field](value)
         case _:
             return value
 

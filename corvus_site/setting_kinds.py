@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from queueing.config import NO_RANK, RANKS
 from queueing.durations import format_duration, parse_duration
+from queueing.prices import (
+    CURRENCIES,
+    PAGE_ADDRESS,
+    PRICE,
+    format_price,
+    is_page_address,
+    read_price,
+)
 
 
 class Kind(StrEnum):
@@ -35,6 +44,10 @@ class Kind(StrEnum):
     HOSTS = "hosts"  # tuple[str, ...] of host names or addresses
     ADDRESS = "address"  # HostPort, or None
     CHOICE = "choice"  # str
+    RANK = "rank"  # int, see `queueing.config.RANKS`
+    PRICE = "price"  # str, a decimal number in its shortest form
+    CURRENCY = "currency"  # str
+    PAGE_ADDRESS = "page address"  # str, a URL or a path; "" = none
     SECRET = "secret"  # noqa: S105 - a kind, not a secret: str; "" = none
 
 
@@ -236,6 +249,32 @@ def _choice(text: str, bounds: Bounds) -> str:
     return text
 
 
+def _rank(text: str, bounds: Bounds) -> int:
+    names = {**{name: rank for rank, name in enumerate(RANKS)}, "nobody": NO_RANK}
+    rank = names.get(text.lower())
+    if rank is None:
+        return _integer(text, bounds)
+    _fits(rank, bounds)
+    return rank
+
+
+def _price(text: str, bounds: Bounds) -> str:
+    price = read_price(text)
+    if price is None:
+        raise ValueError
+    return format_price(price)
+
+
+def _currency(text: str, bounds: Bounds) -> str:
+    _must(text.upper() in CURRENCIES)
+    return text.upper()
+
+
+def _page_address(text: str, bounds: Bounds) -> str:
+    _must(not text or is_page_address(text))
+    return text
+
+
 def _secret(text: str, bounds: Bounds) -> str:
     if text:
         _fits(len(text), bounds)
@@ -257,6 +296,10 @@ READERS: dict[Kind, Reader] = {
     Kind.HOSTS: _hosts,
     Kind.ADDRESS: _address,
     Kind.CHOICE: _choice,
+    Kind.RANK: _rank,
+    Kind.PRICE: _price,
+    Kind.CURRENCY: _currency,
+    Kind.PAGE_ADDRESS: _page_address,
     Kind.SECRET: _secret,
 }
 
@@ -295,5 +338,11 @@ _ALLOWED: dict[Kind, Callable[[Bounds], str]] = {
     Kind.HOSTS: lambda b: "host names or addresses, separated by commas",
     Kind.ADDRESS: lambda b: "host:port or :port, such as 127.0.0.1:8081, [::1]:8081 or :8080",
     Kind.CHOICE: lambda b: " or ".join(b.choices),
+    Kind.RANK: lambda b: (
+        f"a rank from 1 to {NO_RANK}, or its name: {', '.join(RANKS[1:])} or nobody"
+    ),
+    Kind.PRICE: lambda b: PRICE,
+    Kind.CURRENCY: lambda b: "the three letters of ISO 4217, such as EUR",
+    Kind.PAGE_ADDRESS: lambda b: PAGE_ADDRESS,
     Kind.SECRET: lambda b: f"at least {int(b.low or 0)} characters long",
 }

@@ -96,6 +96,16 @@ _PROCESSES = (
         help="How long exchanges that are under way may still run when Corvus is told to stop.",
     ),
     Setting(
+        name="CORVUS_REAPER",
+        kind=Kind.DURATION,
+        default="36s",
+        bounds=Bounds(5, 86400),
+        restart=True,
+        help="How often the background worker clears away what nobody uses any more: people who"
+        " have gone from rooms that no gateway serves, rooms that were deleted, machines that have"
+        " gone.",
+    ),
+    Setting(
         name="CORVUS_DEMO_LISTEN",
         kind=Kind.ADDRESS,
         default="127.0.0.1:8090",
@@ -149,6 +159,22 @@ _SECRETS = (
         restart=True,
         help="Bearer token of the gateway's operator addresses (/__corvus/stats, cap, abuse), at"
         " least 12 characters. Empty: those addresses answer 404.",
+    ),
+    Setting(
+        name="CORVUS_PROMOTE_SECRET",
+        kind=Kind.SECRET,
+        bounds=Bounds(32),
+        restart=True,
+        help="Signs the calls of your payment flow that move a visitor to the front"
+        " (/__corvus/wr/<room>/promote), at least 32 characters. Empty: that address answers 404.",
+    ),
+    Setting(
+        name="CORVUS_STRIPE_SECRET",
+        kind=Kind.SECRET,
+        bounds=Bounds(12),
+        restart=True,
+        help="Signing secret of the Stripe webhook (whsec_…) that moves a visitor to the front once"
+        " the payment has come. Empty: Stripe's calls are answered 404.",
     ),
 )
 

@@ -83,7 +83,8 @@ ROOM = (
         Kind.DURATION,
         "135s",
         "queue_ttl_ms",
-        "How long someone waiting may be silent before others are let past. The number is kept.",
+        "How long someone waiting may be silent before others are let past. The number is kept."
+        " Does what Concert's token-ttl and first-poll-grace did, with CORVUS_RETURN_WINDOW.",
     ),
     _room(
         "CORVUS_RETURN_WINDOW",
@@ -143,6 +144,112 @@ ROOM = (
         "false",
         "bind_network",
         "Check a pass again when it comes from another network. The place is kept.",
+    ),
+    _room(
+        "CORVUS_LEASE_TTL",
+        Kind.DURATION,
+        "30s",
+        "lease_ttl_ms",
+        "How long a page's slot stays taken when the gateway that served it has died. A living"
+        " gateway renews it three times as often.",
+    ),
+    _room(
+        "CORVUS_PRIORITY_CAP",
+        Kind.INTEGER,
+        "0",
+        "priority_cap",
+        "Slots of the lane, beside CORVUS_CAPACITY, for ranks and forms. 0: a quarter of the"
+        " capacity.",
+    ),
+    _room(
+        "CORVUS_PRIORITY_LANE_RANK",
+        Kind.RANK,
+        "3",
+        "lane_rank",
+        "Lowest rank that uses the lane while the room is full; 7: nobody.",
+    ),
+    _room(
+        "CORVUS_PRIORITY_WAIT",
+        Kind.DURATION,
+        "5s",
+        "priority_wait_ms",
+        "Longest wait for a slot of the lane before a request joins the line.",
+    ),
+    _room(
+        "CORVUS_PRIORITY_FORMS",
+        Kind.BOOLEAN,
+        "true",
+        "priority_forms",
+        "Forms of people with a pass use the lane at every rank; when it is full they are told that"
+        " nothing was sent.",
+    ),
+    _room(
+        "CORVUS_ORDER",
+        Kind.CHOICE,
+        "arrival",
+        "order",
+        "Who of the line is next: arrival (who came first) or rank (the higher rank, within"
+        " CORVUS_MAX_OVERTAKE).",
+        ("arrival", "rank"),
+    ),
+    _room(
+        "CORVUS_MAX_OVERTAKE",
+        Kind.INTEGER,
+        "50",
+        "max_overtake",
+        "Percent of admissions that may go to a higher rank before the first in line, when"
+        " CORVUS_ORDER is rank.",
+    ),
+    _room(
+        "CORVUS_SHARE_GUARD",
+        Kind.BOOLEAN,
+        "false",
+        "share_guard",
+        "A pass that is used from two networks at the same moment works on the first only.",
+    ),
+    _room(
+        "CORVUS_EMBED",
+        Kind.BOOLEAN,
+        "false",
+        "embed",
+        "Visitors come in a frame of another site; cookies are made for that. HTTPS only.",
+    ),
+    _room(
+        "CORVUS_RATE",
+        Kind.PRICE,
+        "0",
+        "skip_rate",
+        "Price of skipping one position of the line. 0 here and in CORVUS_SURGE: nothing is"
+        " offered.",
+    ),
+    _room(
+        "CORVUS_SURGE",
+        Kind.PRICE,
+        "0",
+        "skip_surge",
+        "Added to the price of one position for each person waiting.",
+    ),
+    _room(
+        "CORVUS_SKIP_CURRENCY",
+        Kind.CURRENCY,
+        "EUR",
+        "skip_currency",
+        "Currency of the prices.",
+    ),
+    _room(
+        "CORVUS_SKIP_URL",
+        Kind.PAGE_ADDRESS,
+        "",
+        "skip_url",
+        "Payment page for skipping the line; the signed offer is added to it. Needed with a price.",
+    ),
+    _room(
+        "CORVUS_PASS_DURATION",
+        Kind.DURATION,
+        "0",
+        "vip_ttl_ms",
+        "How long somebody who has paid goes to the front again whenever they wait, at least 1m."
+        " 0: only once.",
     ),
 )
 

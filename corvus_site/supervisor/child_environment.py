@@ -13,6 +13,9 @@ from corvus_site.supervisor.data_folder import DataFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 
+GATEWAY_SECRETS = ("CORVUS_ADMIN_TOKEN", "CORVUS_PROMOTE_SECRET", "CORVUS_STRIPE_SECRET")
+"""What gateways must know to recognise operators and payments, wherever the operator keeps it."""
+
 
 def for_child(folder: DataFolder, effective: Effective, given: Mapping[str, str]) -> dict[str, str]:
     """Give the operator's environment with what was decided here; `given` are the flags.
@@ -44,8 +47,7 @@ def for_gateway(environ: Mapping[str, str], effective: Effective) -> dict[str, s
     limits = [s.name for s in effective.settings() if s.group == "Limits"] + ["CORVUS_DRAIN"]
     own |= {name: f"{effective.value(name):.12g}" for name in limits}
     own |= {name: effective.value(name) for name in ("CORVUS_LOG_FORMAT", "CORVUS_LOG_LEVEL")}
-    if token := effective.value("CORVUS_ADMIN_TOKEN"):
-        own["CORVUS_ADMIN_TOKEN"] = token
+    own |= {name: secret for name in GATEWAY_SECRETS if (secret := effective.value(name))}
     return own
 
 
