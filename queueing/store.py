@@ -264,6 +264,18 @@ class SyncRoomStore:
         self._client = client
         self._clock = clock
 
+    def tick(self, room_id: RoomId) -> Tick:
+        """See `RoomStore.tick`."""
+        return self._run(calls.tick(room_id))
+
+    def silence_ms(self, room_id: RoomId) -> int | None:
+        """Give how long nobody has called the room's script; None: the store has no such room."""
+        clock = self._client.execute_command("HGET", room_key(room_id, "config"), "clock")
+        if clock is None:
+            return None
+        seconds, micros = self._client.execute_command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000 - int(clock.partition(b",")[2])
+
     def stats(self, room_id: RoomId) -> Stats:
         """See `RoomStore.stats`."""
         return self._run(calls.stats(room_id))
