@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
+from proxy.gateway.drain import Drain, is_event_stream
 from proxy.gateway.headers import CorvusHeaders, uncacheable, visitor_headers
 from proxy.gateway.running import StopSignal
 from proxy.gateway.upstream import BodyMismatch, UpstreamClient, UpstreamResponse
@@ -39,7 +40,7 @@ class Ended(StrEnum):
     DELIVERED = "delivered"
     CLIENT_GONE = "client gone"
     CUT = "cut"  # the origin failed inside its answer
-    STOPPED = "stopped"  # an event stream whose visitor may not be inside any more
+    STOPPED = "stopped"  # a stream whose visitor may not be inside any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +53,27 @@ class Outcome:
 
 
 class AnswerCut(ConnectionAbortedError):
-    """The origin failed after its headers had been sent on; let it reach the server, which cuts.
+    """An answer has to end inside its body; let it reach the server, which cuts the connection.
 
     Raising is the one way that ASGI has to end a connection without ending the message. Our server
     writes no traceback of a `ConnectionAbortedError`: an origin that dies would fill the log.
+    `why` is for the log.
     """
 
-    def __init__(self, outcome: Outcome, cause: OriginError | BodyMismatch) -> None:
+    def __init__(
+        self, outcome: Outcome, cause: Exception, why: str = "origin failed within its answer"
+    ) -> None:
         super().__init__(str(cause))
         self.outcome = outcome
         self.cause = cause
+        self.why = why
+
+
+class SessionEnded(Exception):
+    """The visitor may not be inside any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the visitor's session has ended")
 
 
 class _ClientGone(Exception):
@@ -77,6 +89,8 @@ async def forward(
     head: RequestHead,
     upstream: UpstreamClient,
     stop: StopSignal | None = None,
+    is_stream: bool = False,
+    is_leased: bool = False,
     extra_headers: Sequence[Header] = (),
     on_origin_headers: OnOriginHeaders | None = None,
 ) -> Outcome:
@@ -86,21 +100,26 @@ async def forward(
     of the answer before it is sent on, and may give more. Where one of them is a `Set-Cookie`, the
     answer becomes uncacheable (WR-41); otherwise the origin's caching rules stay as they are.
 
-    `stop` ends an event stream (WR-51); any other answer is delivered to its end.
+    `stop` ends an event stream (WR-51), and whatever comes from a path of streams (`is_stream`);
+    any other answer is delivered to its end.
 
     Cancelled (the extended server does so when the visitor goes), it closes the origin's connection
-    at once.
+    at once. With `is_leased` it first awaits what the origin makes of a request that came whole,
+    for `response_timeout_s` at most (rule 8), unless `stop` was cut or it is cancelled again.
 
     Raises:
         OriginError: no answer; nothing has been sent to the visitor.
         BadHead, BodyMismatch: the request cannot be forwarded as it is (400).
-        AnswerCut: the origin failed inside the answer; pass it on to the server.
+        AnswerCut: the origin failed inside the answer, or a stream that is no event stream was
+            stopped; pass it on to the server.
     """
     exchange = _Exchange(scope, receive, send)
     response: UpstreamResponse | None = None
+    drain = Drain() if is_leased else None
     try:
         body = await exchange.body(head)
-        response = await upstream.request(origin, head, body, exchange.on_informational)
+        request = upstream.request(origin, head, body, exchange.on_informational)
+        response = await (request if drain is None else drain.ask(request))
         headers, said = visitor_headers(response.headers)
         added = list(extra_headers)
         if on_origin_headers is not None:
@@ -109,10 +128,13 @@ async def forward(
             if any(name == b"set-cookie" for name, _ in added):
                 headers = uncacheable(headers)
             headers += added
-        return await exchange.deliver(response, headers, stop if _is_stream(headers) else None)
+        stops = is_stream or is_event_stream(headers)
+        return await exchange.deliver(response, headers, stop if stops else None)
     except _ClientGone:
+        await exchange.work_off(drain, origin, stop)
         return exchange.outcome(Ended.CLIENT_GONE)
     except asyncio.CancelledError:
+        await exchange.work_off(drain, origin, stop)
         if not exchange.gone:
             raise
         exchange.task.uncancel()
@@ -127,15 +149,10 @@ async def forward(
         raise AnswerCut(exchange.outcome(Ended.CUT), error) from error
     finally:
         exchange.close()
-        if response is not None and not response.complete:
+        if drain is not None:
+            drain.give_up()
+        elif response is not None and not response.complete:
             response.abort()
-
-
-def _is_stream(headers: Headers) -> bool:
-    return any(
-        name == b"content-type" and value.lower().startswith(b"text/event-stream")
-        for name, value in headers
-    )
 
 
 async def _part(response: UpstreamResponse, stop: StopSignal | None) -> bytes:
@@ -169,6 +186,7 @@ class _Exchange:
         self.task: asyncio.Task[Any] = cast("asyncio.Task[Any]", asyncio.current_task())
         self.gone = False  # the watcher has seen the visitor go, and cancels the exchange
         self.started = False
+        self._upload: _Body | None = None
         self._status = 0
         self._sent = 0
 
@@ -186,7 +204,8 @@ class _Exchange:
         if not declared:
             head.declare(first, more=more)
         if more:
-            return _Body(self._receive, first, self._watch)
+            self._upload = _Body(self._receive, first, head.content_length, self._watch)
+            return self._upload
         self._watch()
         return first if first or declared else None
 
@@ -215,6 +234,8 @@ class _Exchange:
                 part = response.take() if response.complete else await _part(response, stop)
                 stopped = stop is not None and stop.closed
                 more = not (response.complete or stopped)
+                if stopped and not (response.complete or is_event_stream(headers)):
+                    raise AnswerCut(self.outcome(Ended.STOPPED), SessionEnded(), "session ended")
                 await send({"type": "http.response.body", "body": part, "more_body": more})
                 self._sent += len(part)
                 if not more:
@@ -222,9 +243,21 @@ class _Exchange:
             if trailers:
                 fields, _ = visitor_headers(response.trailers)
                 await send({"type": "http.response.trailers", "headers": fields})
+        except AnswerCut:
+            raise
         except OSError as error:  # how other servers tell that the visitor has gone
             raise _ClientGone from error
         return self.outcome(Ended.STOPPED if stopped else Ended.DELIVERED)
+
+    async def work_off(self, drain: Drain | None, origin: Origin, stop: StopSignal | None) -> None:
+        """Let the origin end what the visitor has left there, where a lease stands for it."""
+        if drain is None or (stop is not None and stop.is_cut):
+            return
+        if self._upload is not None and not self._upload.is_complete:
+            return  # the origin waits for what will never come
+        if self.task.cancelling() < 2:  # else the server itself is at its end
+            with suppress(asyncio.CancelledError):
+                await drain.work_off(origin.response_timeout_s)
 
     def outcome(self, ended: Ended) -> Outcome:
         """Say what has become of the exchange so far."""
@@ -262,11 +295,19 @@ class _Exchange:
 class _Body:
     """A request body, part after part."""
 
-    def __init__(self, receive: Receive, first: bytes, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, receive: Receive, first: bytes, length: int | None, on_end: Callable[[], None]
+    ) -> None:
         self._receive = receive
         self._first = first
+        self._left = None if length is None else length - len(first)
         self._more = True
         self._on_end = on_end
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of it has come from the visitor."""
+        return not self._more or self._left == 0
 
     def __aiter__(self) -> _Body:
         return self
@@ -277,6 +318,8 @@ class _Body:
             if event["type"] == "http.disconnect":
                 raise _ClientGone
             self._first = event.get("body", b"")
+            if self._left is not None:
+                self._left -= len(self._first)
             if not event.get("more_body"):
                 self._more = False
                 self._on_end()

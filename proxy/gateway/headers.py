@@ -25,7 +25,7 @@ class CorvusHeaders:
     """What an origin told the gateway; taken out of its answer (never seen by a visitor)."""
 
     revoke: bool = False  # `Corvus-Session: revoke`
-    priority: str | None = None  # `Corvus-Priority`, the first line, as sent
+    priority: str | None = None  # `Corvus-Priority`, the last line, as sent
 
 
 NOTHING_SAID = CorvusHeaders()
@@ -362,7 +362,7 @@ def visitor_headers(headers: Iterable[Header]) -> tuple[Headers, CorvusHeaders]:
             nominated.append(value)
         elif kind == _SESSION:
             revoke = revoke or value.strip().lower() == b"revoke"
-        elif kind == _PRIORITY and priority is None:
+        elif kind == _PRIORITY:
             priority = value.decode("latin-1").strip()
     if nominated:
         kept = _without_nominated(kept, nominated)

@@ -77,7 +77,8 @@ class LiveRoom:
         if self.tick is None:
             return True
         counts = self.tick.counts
-        return bool(counts.waiting or counts.parked or counts.granted or counts.active)
+        people = counts.waiting or counts.parked or counts.granted or counts.active
+        return bool(people or counts.lane or counts.lane_waiting)
 
     def is_news(self, event: str) -> bool:
         """Count what operators are to hear once a configuration, not once a visitor; whether this

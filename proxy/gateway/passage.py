@@ -6,27 +6,31 @@ a lease is given back when it has ended, the origin may revoke the visitor (WR-5
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import structlog
 
 from proxy.gateway.answers import Answer, to_head
 from proxy.gateway.errors import ORIGIN_FAILURES, error_answer
 from proxy.gateway.exchange import Exchange, Headers
-from proxy.gateway.forward import Receive, Send, forward
+from proxy.gateway.forward import AnswerCut, Ended, Outcome, Receive, Send, forward
 from proxy.gateway.gate import clean_target
 from proxy.gateway.headers import CorvusHeaders, Sender, origin_head
+from proxy.gateway.leases import LeaseLost
 from proxy.gateway.live import LiveRoom
 from proxy.gateway.plan import Site
 from proxy.gateway.resources import InForce, Resources
 from proxy.gateway.rooms import Entry
-from proxy.gateway.running import StopSignal
-from proxy.gateway.ticker import keep_alive_s
+from proxy.gateway.running import Run
+from proxy.gateway.tiers import Tier
 from proxy.gateway.upstream_errors import OriginError
 from proxy.gateway.upstream_messages import BadHead, RequestHead
 from proxy.gateway.upstream_upload import BodyMismatch
 from proxy.gateway.websocket import relay
+from queueing.config import Unit
 from queueing.pages import PageState
 from queueing.passes import Credential
 from queueing.store import StoreError
@@ -98,6 +102,8 @@ class Passage:
                 await self._inside(site, head, entry, live, entry.credential)
         except (BadHead, BodyMismatch) as error:
             await self._error(PageState.BAD_REQUEST, str(error))
+        except LeaseLost as error:
+            await self._error(PageState.GATEWAY_TIMEOUT, str(error))
         except OriginError as error:
             log.warning(
                 "origin failed",
@@ -111,39 +117,62 @@ class Passage:
     async def _inside(
         self, site: Site, head: RequestHead, entry: Entry, live: LiveRoom, inside: Credential
     ) -> None:
-        running = self.resources.running
-        holder = entry.lease or inside.sid
-        run = running.begin(live.id, inside.sid, holder, keep_alive_s(live))
+        """Carry it as a run of its room; who loses the slot of a request is cut off."""
+        run = self._run(entry, live, inside)
         try:
-            await self._carry(site, head, entry, live, run.stop)
+            await self._carry(site, head, entry, live, run)
+        except asyncio.CancelledError:
+            if not run.stop.is_cut:
+                raise
+            run.task.uncancel()
+            if self.send.status:
+                outcome = Outcome(self.send.status, self.send.size, Ended.CUT)
+                raise AnswerCut(outcome, LeaseLost(), "slot lost") from None
+            raise LeaseLost from None
         finally:
-            running.finished(run)
-            if entry.lease:
-                running.spawn(self._give_back(live, entry.lease))
+            self.resources.leases.end(run)
+
+    def _run(self, entry: Entry, live: LiveRoom, inside: Credential) -> Run:
+        """Say what the exchange holds: a lease, the visitor's own slot, or nothing where every page
+        has a lease of its own and this is none."""
+        holder, room = entry.lease, live
+        if not holder:
+            room = self.resources.live.get(inside.room, live)
+            holder = inside.sid if room.config.unit is Unit.VISITORS else ""
+        run = Run(
+            room=room.id,
+            sid=inside.sid,
+            pass_room=inside.room,
+            task=cast("asyncio.Task[Any]", asyncio.current_task()),
+            holder=holder,
+            is_lease=bool(entry.lease),
+        )
+        self.resources.leases.hold(run, room.config)
+        return run
 
     async def _carry(
-        self,
-        site: Site,
-        head: RequestHead,
-        entry: Entry,
-        live: LiveRoom | None,
-        stop: StopSignal | None,
+        self, site: Site, head: RequestHead, entry: Entry, live: LiveRoom | None, run: Run | None
     ) -> None:
         def told(_: int, said: CorvusHeaders) -> Headers | None:
-            return self._obey(said, live, entry.credential)
+            return self._obey(said, live, entry)
 
-        carry = relay if self.exchange.is_websocket else forward
-        await carry(
-            scope=self.scope,
-            receive=self.receive,
-            send=self.send,
-            origin=site.origin,
-            head=head,
-            upstream=self.resources.upstream,
-            stop=stop,
-            extra_headers=self._extra(entry),
-            on_origin_headers=told,
-        )
+        common: dict[str, Any] = {
+            "scope": self.scope,
+            "receive": self.receive,
+            "send": self.send,
+            "origin": site.origin,
+            "head": head,
+            "upstream": self.resources.upstream,
+            "stop": run.stop if run is not None else None,
+            "extra_headers": self._extra(entry),
+            "on_origin_headers": told,
+        }
+        if self.exchange.is_websocket:
+            opened = partial(self.resources.leases.give_back, run) if entry.lease and run else None
+            await relay(**common, on_open=opened)
+        else:
+            is_stream = getattr(entry, "tier", Tier.PAGE) is Tier.STREAM
+            await forward(**common, is_stream=is_stream, is_leased=bool(entry.lease))
 
     def _extra(self, entry: Entry) -> Headers:
         extra = entry.headers or []
@@ -168,29 +197,30 @@ class Passage:
             undeclared_body=self.scope.get("http_version") == "2" and not exchange.is_safe,
         )
 
-    def _obey(
-        self, said: CorvusHeaders, live: LiveRoom | None, inside: Credential | None
-    ) -> Headers | None:
-        """Do what the origin's answer asks of the room: so far, to end the visitor's session."""
-        if not said.revoke or live is None or inside is None:
+    def _obey(self, said: CorvusHeaders, live: LiveRoom | None, entry: Entry) -> Headers | None:
+        """Do what the origin's answer asks: end the visitor's session."""
+        inside = entry.credential
+        if live is None or inside is None:
             return None
-        # Known here at once; the journal tells the other gateways within a second.
-        live.revoked[inside.sid] = self.in_force.rooms.clock.now_ms()
-        self.resources.running.spawn(self._revoke(live, inside))
+        if said.revoke:
+            return self._revoke(live, inside)
+        return None
+
+    def _revoke(self, live: LiveRoom, inside: Credential) -> Headers:
+        """End the visitor's session here at once; the journal tells the other gateways within a
+        second. A pass that is revoked already is not revoked again (WR-53)."""
+        live = self.resources.live.get(inside.room, live)
+        if not live.revocations.covers(inside):
+            live.revoked[inside.sid] = self.resources.clock.now_ms()
+            self.resources.running.close_streams(live.id, inside.sid)
+            self.resources.running.spawn(self._revoke_in_store(live, inside))
         return self.in_force.rooms.forget(self.exchange, live.config)
 
-    async def _revoke(self, live: LiveRoom, inside: Credential) -> None:
+    async def _revoke_in_store(self, live: LiveRoom, inside: Credential) -> None:
         try:
             await self.resources.store.release(live.id, inside.sid, revoke=True)
         except StoreError as error:
             log.error("session not revoked in the store", room=live.id, error=str(error))
-
-    async def _give_back(self, live: LiveRoom, lease: str) -> None:
-        try:
-            await self.resources.store.release(live.id, lease)
-        except StoreError as error:
-            # It runs out by itself; nobody waits for it longer than a lease lasts.
-            log.warning("lease not given back", room=live.id, error=str(error))
 
     async def _error(self, state: PageState, reason: str) -> None:
         settings = self.in_force.plan.snapshot.settings

@@ -19,6 +19,7 @@ import structlog
 
 from proxy.gateway.breaker import Breaker
 from proxy.gateway.endpoints import Operations
+from proxy.gateway.leases import Leases
 from proxy.gateway.live import LiveRoom, StoreClock
 from proxy.gateway.plan import Plan, compile_plan
 from proxy.gateway.rooms import Rooms
@@ -75,6 +76,7 @@ class Resources:
     breaker: Breaker
     clock: StoreClock
     running: Running
+    leases: Leases
     upstream: UpstreamClient
     sessions: SessionsSeen
     live: dict[RoomId, LiveRoom] = field(default_factory=dict)
@@ -144,6 +146,7 @@ async def open_resources(environment: GatewayEnvironment) -> Resources:
     breaker = Breaker(environment.machine_dir)
     clock = StoreClock()
     running = Running()
+    leases = Leases(store, running, clock)
     resources = Resources(
         environment=environment,
         connection=connection,
@@ -151,13 +154,15 @@ async def open_resources(environment: GatewayEnvironment) -> Resources:
         breaker=breaker,
         clock=clock,
         running=running,
+        leases=leases,
         upstream=UpstreamClient(),
         sessions=SessionsSeen(connection, environment.secret),
     )
     await _first_configuration(resources)
-    ticker = Ticker(store, breaker, clock, running, lambda: resources.is_published)
+    ticker = Ticker(store, breaker, clock, running, leases, lambda: resources.is_published)
     resources.tasks = [
         asyncio.create_task(ticker.run(resources.live), name="ticker"),
+        asyncio.create_task(leases.watch(resources.live), name="leases"),
         asyncio.create_task(_follow(resources), name="configuration"),
     ]
     return resources

@@ -1,15 +1,15 @@
-"""Exchanges that are under way: their slots are kept alive, and a revoked visitor's streams end.
+"""Exchanges that are under way inside rooms: what each holds there, and how each can be ended.
 
 One object a process. A visitor who reads one long answer sends no further requests, so the running
-exchange itself checks in for it (rule 6); unit `requests`: the lease is renewed (rule 8).
+exchange itself checks in for it (rule 6); whether a slot is still held is `leases`' business.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from queueing.config import RoomId, VisitorId
@@ -19,13 +19,14 @@ _GOING_AWAY = 1001  # RFC 6455 7.4.1
 
 
 class StopSignal:
-    """Lets the gateway close a running stream, e.g. with 4408 when its slot is gone."""
+    """Lets the gateway end a running exchange: a stream by `close`, any by `cut`."""
 
-    __slots__ = ("_event", "closed", "code", "reason")
+    __slots__ = ("_event", "closed", "code", "is_cut", "reason")
 
     def __init__(self) -> None:
         self._event: asyncio.Event | None = None  # only streams wait; most exchanges are none
         self.closed = False
+        self.is_cut = False
         self.code = _GOING_AWAY
         self.reason = ""
 
@@ -36,6 +37,12 @@ class StopSignal:
             if self._event is not None:
                 self._event.set()
 
+    def cut(self, task: asyncio.Task[Any]) -> None:
+        """Break the exchange off wherever its task is, and whatever it is."""
+        if not self.is_cut:
+            self.is_cut = True
+            task.cancel()
+
     async def wait(self) -> None:
         """Sleep until the stream is to be closed."""
         if not self.closed:
@@ -44,19 +51,35 @@ class StopSignal:
             await self._event.wait()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Run:
     """One exchange inside a room."""
 
-    room: RoomId
+    room: RoomId  # whose slot it holds
     sid: VisitorId
-    holder: str  # what stands in the room's `active`: the visitor, or the request's lease
-    due_at: float  # monotonic: when the slot must be kept alive next
-    stop: StopSignal
+    pass_room: RoomId  # whose pass opened it: another's where rooms share their passes (WR-71)
+    task: asyncio.Task[Any]
+    holder: str = ""  # what stands in the room's `active`: the visitor, or the request's lease
+    is_lease: bool = False
+    due_at: float = inf  # monotonic: when the slot must be kept alive next
+    cut_at: float = inf  # monotonic: a lease that has not been renewed by then counts as lost
+    ended: bool = False
+    stop: StopSignal = field(default_factory=StopSignal)
 
     def end(self) -> None:
-        """End it if it is a stream: its slot is gone."""
+        """End it if it is a stream: its slot or its pass is gone."""
         self.stop.close(STREAM_REVOKED, "your session here has ended")
+
+    def cut(self) -> None:
+        """Break it off: its lease may be somebody else's slot by now."""
+        if not self.ended:
+            self.stop.cut(self.task)
+
+    def let_go(self) -> str:
+        """Hold no slot any more; gives what is to be given back, once."""
+        held, self.holder = self.holder if self.is_lease else "", ""
+        self.due_at = self.cut_at = inf
+        return held
 
 
 class Running:
@@ -67,25 +90,24 @@ class Running:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        return sum(map(len, self._runs.values()))
+        return len(set().union(*self._runs.values()))
 
-    def begin(self, room: RoomId, sid: VisitorId, holder: str, every_s: float) -> Run:
-        """Keep a slot alive from now until `finished`."""
-        run = Run(room, sid, holder, time.monotonic() + every_s, StopSignal())
-        self._runs.setdefault(room, set()).add(run)
-        return run
+    def begin(self, run: Run) -> None:
+        """Know of an exchange until `finished`."""
+        self._runs.setdefault(run.room, set()).add(run)
+        if run.pass_room != run.room:
+            self._runs.setdefault(run.pass_room, set()).add(run)
 
     def finished(self, run: Run) -> None:
-        """Let go of a slot."""
+        """Know that it has ended."""
+        run.ended = True
         self._runs[run.room].discard(run)
+        if run.pass_room != run.room:
+            self._runs[run.pass_room].discard(run)
 
-    def due(self, room: RoomId, every_s: float) -> list[Run]:
-        """Give the runs of a room whose slots must be kept alive now, and set their next time."""
-        now = time.monotonic()
-        found = [run for run in self._runs.get(room, ()) if run.due_at <= now]
-        for run in found:
-            run.due_at = now + every_s
-        return found
+    def holding(self, room: RoomId) -> Iterator[Run]:
+        """Give the runs that hold a slot of a room."""
+        return (run for run in self._runs.get(room, ()) if run.holder and run.room == room)
 
     def close_streams(self, room: RoomId, sid: VisitorId | None) -> None:
         """End the streams of a visitor, or of everybody, whose pass has been revoked."""

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from proxy.gateway.breaker import Breaker
+from proxy.gateway.leases import Leases
 from proxy.gateway.live import LiveRoom, StoreClock
 from proxy.gateway.running import Running
 from queueing.config import RoomId, VisitorId
 from queueing.places import Tick
-from queueing.store import Journal, RoomStore, StoreBusy, StoreError, StoreUnreachable
+from queueing.store import Journal, RoomStore, StoreError, StoreUnreachable
 
 log = structlog.get_logger("corvus.gateway")
 
@@ -35,6 +36,7 @@ class Ticker:
         breaker: Breaker,
         clock: StoreClock,
         running: Running,
+        leases: Leases,
         is_published: Callable[[], bool],
     ) -> None:
         """`is_published`: the store holds a configuration: a room without one is new, not lost."""
@@ -42,6 +44,7 @@ class Ticker:
         self._breaker = breaker
         self._clock = clock
         self._running = running
+        self._leases = leases
         self._is_published = is_published
 
     async def run(self, rooms: dict[RoomId, LiveRoom]) -> None:
@@ -108,7 +111,7 @@ class Ticker:
         await self._configure(room, tick)
         if tick.journal != room.journal:
             await self._read_journal(room, tick)
-        await self._keep_alive(room)
+        await self._leases.renew(room)
 
     async def _configure(self, room: LiveRoom, tick: Tick) -> None:
         """Bring the store up to the configuration in force, or back to it after a loss."""
@@ -147,22 +150,3 @@ class Ticker:
                 room.reset_ms = max(room.reset_ms, entry.at_ms)
                 self._running.close_streams(room.id, None)
             room.journal = max(room.journal, entry.number)
-
-    async def _keep_alive(self, room: LiveRoom) -> None:
-        due = self._running.due(room.id, keep_alive_s(room))
-        if not due:
-            return
-        try:
-            alive = await self._store.heartbeat(room.id, [run.holder for run in due])
-        except StoreBusy as error:
-            log.warning("slots not kept alive", room=room.id, error=str(error))
-            return
-        for run, lives in zip(due, alive, strict=True):
-            if not lives:
-                run.end()
-
-
-def keep_alive_s(room: LiveRoom) -> float:
-    """How often a running exchange checks in: as a busy visitor does, and well within the slot."""
-    config = room.config
-    return min(config.refresh_ms, config.active_ttl_ms / 3) / 1000

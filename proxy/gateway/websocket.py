@@ -7,7 +7,7 @@ never offered to the origin: the server negotiates its own with the visitor.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,14 +54,16 @@ async def relay(
     stop: StopSignal | None = None,
     extra_headers: Sequence[Header] = (),
     on_origin_headers: OnOriginHeaders | None = None,
+    on_open: Callable[[], None] | None = None,
 ) -> Relayed:
     """Open the origin's side, then relay until one side ends, `stop` is set or the call is
     cancelled.
 
     `head` comes from `headers.origin_head` of the scope's lines with method GET; the handshake's
-    own lines are replaced here. `extra_headers` and `on_origin_headers` as in `forward`. A refusal
-    by the origin is passed on where the server offers `websocket.http.response`, else it becomes a
-    403.
+    own lines are replaced here. `extra_headers` and `on_origin_headers` as in `forward`. `on_open`
+    hears that the origin has switched: its request has been answered, what follows is a stream. A
+    refusal by the origin is passed on where the server offers `websocket.http.response`, else it
+    becomes a 403.
 
     Raises:
         OriginError: there was no answer; the visitor still waits for one.
@@ -77,6 +79,8 @@ async def relay(
         if isinstance(answer, UpstreamResponse):
             return await _refuse(scope, send, answer, headers)
         protocol = _agreed(headers, nonce, protocols)
+        if on_open is not None:
+            on_open()
         headers = [line for line in headers if not line[0].startswith(b"sec-websocket-")]
         await send({"type": "websocket.accept", "subprotocol": protocol, "headers": headers})
     except BaseException:

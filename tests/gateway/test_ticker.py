@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.gateway.breaker import Breaker
+from proxy.gateway.leases import Leases
 from proxy.gateway.live import LiveRoom, StoreClock
 from proxy.gateway.running import Running
 from proxy.gateway.ticker import Ticker
@@ -32,6 +33,7 @@ class Heart:
     store: RoomStore
     breaker: Breaker
     running: Running
+    leases: Leases
     ticker: Ticker
 
     async def beat(self, *rooms: LiveRoom) -> None:
@@ -45,9 +47,11 @@ class Heart:
 async def beating(url: str, folder: Path) -> AsyncIterator[Heart]:
     connection = Connection(url, timeout_s=10)
     store, breaker, running = RoomStore(connection), Breaker(folder), Running()
-    ticker = Ticker(store, breaker, StoreClock(), running, lambda: True)
+    clock = StoreClock()
+    leases = Leases(store, running, clock)
+    ticker = Ticker(store, breaker, clock, running, leases, lambda: True)
     try:
-        yield Heart(store, breaker, running, ticker)
+        yield Heart(store, breaker, running, leases, ticker)
     finally:
         await connection.close()
 

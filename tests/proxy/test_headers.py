@@ -338,7 +338,7 @@ def test_an_answer_loses_hop_by_hop_lines_and_keeps_the_rest() -> None:
         ([(b"CORVUS-PRIORITY", b" checkout")], CorvusHeaders(priority="checkout")),
         (
             [(b"Corvus-Priority", b"a"), (b"Corvus-Priority", b"b"), (b"Corvus-New", b"1")],
-            CorvusHeaders(priority="a"),
+            CorvusHeaders(priority="b"),
         ),
     ],
 )
