@@ -6,11 +6,15 @@ and one script call may touch them all. Only `queueing.calls` and `queueing.stor
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from queueing.config import RoomId
 
 PREFIX = "corvus:wr:"
+
+ANY_ROOM = RoomId("*")
+"""In a pattern of keys: each room's."""
 
 PARTS = (
     "active",  # zset: sid or lease -> end of the slot, room time
@@ -30,6 +34,8 @@ PARTS = (
 )
 """The script's KEYS in their order; `client` or `checks` follows as the call needs it."""
 
+_OF_A_ROOM = re.compile(rb"corvus:wr:\{([a-z0-9][a-z0-9-]{0,31})\}:")
+
 
 @lru_cache(maxsize=1024)
 def room_keys(room_id: RoomId) -> tuple[str, ...]:
@@ -40,6 +46,12 @@ def room_keys(room_id: RoomId) -> tuple[str, ...]:
 def room_key(room_id: RoomId, part: str) -> str:
     """Give one key of a room."""
     return f"{PREFIX}{{{room_id}}}:{part}"
+
+
+def room_of(key: bytes) -> RoomId | None:
+    """Give the room that a key belongs to; None for what is no room's key."""
+    match = _OF_A_ROOM.match(key)
+    return RoomId(match[1].decode()) if match else None
 
 
 def client_key(room_id: RoomId, client: str) -> str:
