@@ -27,6 +27,8 @@ def environment() -> GatewayEnvironment:
         data_dir=Path(data_dir) if data_dir else None,
         machine_dir=Path(machine_dir),
         admin_token=os.environ.get("CORVUS_ADMIN_TOKEN", ""),
+        promote_secret=os.environ.get("CORVUS_PROMOTE_SECRET", ""),
+        stripe_secret=os.environ.get("CORVUS_STRIPE_SECRET", ""),
     )
 
 

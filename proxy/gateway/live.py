@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from math import exp
 
 from proxy.gateway.gate import Revocations
 from queueing.config import RoomConfig, RoomId, VisitorId
 from queueing.places import Tick
 
 _DRIFT = 0.0005
+_SMOOTH_S = 5.0
 _SET_BACK_MS = 5_000
 _MOST_OUTAGE_ENTRIES = 100_000  # in a longer outage the first of them have gone again
 
@@ -58,6 +60,9 @@ class LiveRoom:
     configured: int = 0  # version that the store holds, as far as this process knows
     outage_entries: dict[VisitorId, None] = field(default_factory=dict)  # in order, each once
     counters: Counter[str] = field(default_factory=Counter)
+    totals: dict[str, int] = field(default_factory=dict)  # of all gateways, as of the last second
+    utilization: float = 0.0  # part of the capacity in use, smoothed over some seconds
+    used_at: float = 0.0  # monotonic: when it was looked at last
     preflight_tokens: float = 0.0
     preflight_at: float = 0.0
 
@@ -79,6 +84,16 @@ class LiveRoom:
         counts = self.tick.counts
         people = counts.waiting or counts.parked or counts.granted or counts.active
         return bool(people or counts.lane or counts.lane_waiting)
+
+    def note_use(self) -> None:
+        """Smooth how much of the capacity is in use, by what the last tick said."""
+        if self.tick is None:
+            return
+        now = time.monotonic()
+        used = self.tick.counts.active / max(1, self.config.capacity)
+        weight = 1 - exp((self.used_at - now) / _SMOOTH_S)
+        self.utilization += (used - self.utilization) * weight
+        self.used_at = now
 
     def is_news(self, event: str) -> bool:
         """Count what operators are to hear once a configuration, not once a visitor; whether this

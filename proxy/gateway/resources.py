@@ -8,6 +8,7 @@ the store and the database down (design §2).
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 from collections import Counter
@@ -19,9 +20,12 @@ import structlog
 
 from proxy.gateway.breaker import Breaker
 from proxy.gateway.endpoints import Operations
+from proxy.gateway.figures import machine_figures, process_figures, room_figures
 from proxy.gateway.leases import Leases
 from proxy.gateway.live import LiveRoom, StoreClock
+from proxy.gateway.machines import Machines
 from proxy.gateway.plan import Plan, compile_plan
+from proxy.gateway.pools import Pools
 from proxy.gateway.rooms import Rooms
 from proxy.gateway.running import Running
 from proxy.gateway.sessions import SessionsSeen
@@ -45,6 +49,7 @@ from queueing.store import RoomStore, StoreError
 log = structlog.get_logger("corvus.gateway")
 
 LOOK_S = 0.25
+LOOKS_A_SECOND = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,8 @@ class GatewayEnvironment:
     data_dir: Path | None  # None: nothing is written
     machine_dir: Path
     admin_token: str = ""
+    promote_secret: str = ""  # authenticates a payment flow that lets visitors skip the line
+    stripe_secret: str = ""  # of Stripe's webhook
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +86,8 @@ class Resources:
     leases: Leases
     upstream: UpstreamClient
     sessions: SessionsSeen
+    pools: Pools
+    machines: Machines
     live: dict[RoomId, LiveRoom] = field(default_factory=dict)
     in_force: InForce | None = None
     counters: Counter[str] = field(default_factory=Counter)
@@ -109,25 +118,19 @@ class Resources:
         return wrong
 
     def stats(self) -> dict[str, Any]:
-        """Count what this process did, and what each room held at its last tick."""
-        return {
+        """Count what this process did, what its machine has in use, and what each room holds."""
+        figures: dict[str, Any] = {
             "version": self.in_force.plan.snapshot.version if self.in_force else None,
             "requests": dict(self.counters),
             "running": len(self.running),
             "outages": self.breaker.outages,
-            "rooms": {
-                room.id: {
-                    "configured": room.configured,
-                    "counters": dict(room.counters),
-                    "waiting": room.tick.counts.waiting if room.tick else None,
-                    "parked": room.tick.counts.parked if room.tick else None,
-                    "granted": room.tick.counts.granted if room.tick else None,
-                    "active": room.tick.counts.active if room.tick else None,
-                    "latest_ticket": room.tick.counts.latest_ticket if room.tick else None,
-                }
-                for room in self.live.values()
-            },
+            "process": process_figures(self.counters, self.live.values()),
+            "rooms": {room.id: room_figures(room) for room in self.live.values()},
         }
+        if self.in_force is not None:
+            settings = self.in_force.plan.snapshot.settings
+            figures["machine"] = machine_figures(settings, self.pools, self.machines.count)
+        return figures
 
     async def close(self) -> None:
         """Stop the tasks and close every connection."""
@@ -135,6 +138,7 @@ class Resources:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.running.finish()
+        self.pools.close()
         await self.upstream.close()
         await self.connection.close()
 
@@ -157,6 +161,8 @@ async def open_resources(environment: GatewayEnvironment) -> Resources:
         leases=leases,
         upstream=UpstreamClient(),
         sessions=SessionsSeen(connection, environment.secret),
+        pools=Pools(environment.machine_dir),
+        machines=Machines(connection, environment.machine_dir),
     )
     await _first_configuration(resources)
     ticker = Ticker(store, breaker, clock, running, leases, lambda: resources.is_published)
@@ -179,18 +185,30 @@ async def _first_configuration(resources: Resources) -> None:
 
 
 async def _follow(resources: Resources) -> None:
-    """Take each newer configuration within a second of its publication."""
-    while True:
+    """Take each newer configuration within a second of its publication; once a second, look at
+    what only changes slowly."""
+    for look in itertools.count():
         await asyncio.sleep(LOOK_S)
         if resources.breaker.is_open:
             continue
         try:
             await _take_from_store(resources)
             await resources.sessions.write()
+            if look % LOOKS_A_SECOND == 0:
+                await _look_around(resources)
         except StoreError:
             continue  # the ticker reports it and trips the breaker
         except Exception:
             log.exception("configuration not looked at")  # the next one may be right
+
+
+async def _look_around(resources: Resources) -> None:
+    """Tell that this machine lives, and learn what all gateways have counted in each room."""
+
+    async def learn(room: LiveRoom) -> None:
+        room.totals = (await resources.store.stats(room.id)).totals
+
+    await asyncio.gather(resources.machines.beat(), *map(learn, resources.live.values()))
 
 
 async def _take_from_store(resources: Resources) -> None:

@@ -105,6 +105,7 @@ class Ticker:
     async def _apply(self, room: LiveRoom, tick: Tick) -> None:
         self._clock.learn(tick.now_ms)
         room.tick = tick
+        room.note_use()
         room.reset_ms = max(room.reset_ms, tick.reset_ms)
         pace = PACE_S if room.has_people else IDLE_PACE_S
         room.due_at = time.monotonic() + pace - PACE_S / 2
