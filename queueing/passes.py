@@ -18,6 +18,7 @@ from enum import Enum, StrEnum
 from queueing.config import RoomId, VisitorId
 
 _LONGEST = 320  # bytes; a real value is under 190
+_FIELDS = 5  # of a credential: kind, room, sid, iat, exp
 
 
 class Kind(StrEnum):
@@ -59,9 +60,18 @@ class Reading:
     current_key: bool = False  # signed by the key that signs now; else re-sign at the next chance
 
 
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The fields of a rightly signed value, of whatever kind."""
+
+    fields: list[str]
+    current_key: bool
+
+
 MISSING = Reading(Verdict.MISSING)
 STALE = Reading(Verdict.STALE)
 FORGED = Reading(Verdict.FORGED)
+_REFUSED = {Verdict.MISSING: MISSING, Verdict.STALE: STALE, Verdict.FORGED: FORGED}
 
 
 def new_sid() -> VisitorId:
@@ -107,11 +117,35 @@ class Keyring:
         """Write a cookie value."""
         extra = credential.network or (str(credential.ticket) if credential.ticket else "")
         sid = f"{credential.sid}~{extra}" if extra else credential.sid
-        body = (
-            f"v2.{self._current.kid}.{credential.kind}.{credential.room}.{sid}"
-            f".{credential.iat_ms}.{credential.exp_ms}"
+        return self.seal(
+            "v2",
+            f"{credential.kind}.{credential.room}.{sid}.{credential.iat_ms}.{credential.exp_ms}",
         )
+
+    def seal(self, version: str, fields: str) -> str:
+        """Write a signed value of any kind; `version` tells the kinds apart."""
+        body = f"{version}.{self._current.kid}.{fields}"
         return f"{body}.{_mac(self._current.secret, body.encode())}"
+
+    def unseal(self, version: str, value: bytes, count: int) -> Sealed | Verdict:
+        """Give the `count` fields of a value that we signed, else why it is none of ours."""
+        if not value:
+            return Verdict.MISSING
+        if len(value) > _LONGEST:
+            return Verdict.FORGED
+        body, _, mac = value.rpartition(b".")
+        try:
+            kind, kid, *fields = body.decode("ascii").split(".")
+        except ValueError:
+            return Verdict.FORGED
+        if len(fields) != count:
+            return Verdict.FORGED
+        key = self._keys.get(kid)
+        if key is None:
+            return Verdict.STALE
+        if not hmac.compare_digest(_mac(key.secret, body).encode(), mac) or kind != version:
+            return Verdict.FORGED
+        return Sealed(fields, key is self._current)
 
     def read(self, value: bytes, room: RoomId) -> Reading:
         """Judge a presented value."""
@@ -125,23 +159,10 @@ class Keyring:
         return network_tag(self._master, network)
 
     def _read(self, value: bytes) -> Reading:
-        if not value:
-            return MISSING
-        if len(value) > _LONGEST:
-            return FORGED
-        body, _, mac = value.rpartition(b".")
-        try:
-            version, kid, kind, room, sid, iat, exp = body.decode("ascii").split(".")
-        except ValueError:
-            return FORGED
-        key = self._keys.get(kid)
-        if key is None:
-            return STALE
-        if not hmac.compare_digest(_mac(key.secret, body).encode(), mac) or version != "v2":
-            return FORGED
-        return Reading(
-            Verdict.VALID, _credential(kind, room, sid, iat, exp), kid == self._current.kid
-        )
+        sealed = self.unseal("v2", value, _FIELDS)
+        if isinstance(sealed, Verdict):
+            return _REFUSED[sealed]
+        return Reading(Verdict.VALID, _credential(*sealed.fields), sealed.current_key)
 
 
 def _mac(secret: bytes, body: bytes) -> str:
