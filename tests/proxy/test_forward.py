@@ -10,6 +10,7 @@ import pytest
 
 from proxy.gateway.forward import AnswerCut, Ended, Outcome, forward
 from proxy.gateway.headers import CorvusHeaders, Sender, origin_head
+from proxy.gateway.running import StopSignal
 from proxy.gateway.upstream import BodyMismatch, UpstreamClient
 from proxy.gateway.upstream_errors import OriginTimeout, OriginTruncated, OriginUnreachable
 from proxy.gateway.upstream_messages import Header, Headers, Origin
@@ -34,6 +35,7 @@ def gateway(
     origin: Origin,
     extra: tuple[Header, ...] = (),
     told: Callable[[int, CorvusHeaders], Headers | None] | None = None,
+    **more: Any,
 ) -> Any:
     """Give the smallest application around `forward`."""
 
@@ -57,6 +59,7 @@ def gateway(
             upstream=upstream,
             extra_headers=extra,
             on_origin_headers=told,
+            **more,
         )
 
     return app
@@ -380,6 +383,280 @@ async def test_a_cancelled_exchange_closes_the_origins_connection_at_once(
         with pytest.raises(asyncio.CancelledError):
             await talk.result()
         assert await raw.connections[0].ended()
+
+
+def leave(talk: Conversation, extensions: dict[str, Any] | None) -> None:
+    """Go away, as the server with these extensions tells it."""
+    if extensions is None:
+        talk.task.cancel()
+    else:
+        talk.say({"type": "http.disconnect"})
+
+
+async def gone(talk: Conversation, extensions: dict[str, Any] | None) -> None:
+    """Wait until the exchange has ended as that of a visitor who left."""
+    if extensions is None:
+        with pytest.raises(asyncio.CancelledError):
+            await talk.result()
+    else:
+        assert (await talk.result()).ended is Ended.CLIENT_GONE
+
+
+class Works:
+    """An origin that answers when it is told to, and notes whether its answer was taken whole."""
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self.before, self.after = before, after
+        self.asked, self.go_on, self.taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, connection: OriginConnection) -> None:
+        await connection.head()
+        await connection.send(self.before)
+        self.asked.set()
+        await self.go_on.wait()
+        await connection.send(self.after)
+        self.taken.set()
+        await connection.head()  # the connection lives on: the next request may come
+        await connection.send(OK)
+
+
+SERVERS = pytest.mark.parametrize("extensions", [None, PLAIN], ids=["own server", "plain server"])
+
+
+@SERVERS
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsome", b"more"),
+    ],
+    ids=["before its head", "within its body"],
+)
+async def test_a_leased_exchange_lasts_until_the_origin_has_answered_nobody(
+    upstream: UpstreamClient, extensions: dict[str, Any] | None, before: bytes, after: bytes
+) -> None:
+    works = Works(before, after)
+    async with RawOrigin(works) as raw:
+        app = gateway(upstream, raw.origin(), is_leased=True)
+        talk = Conversation(app, http_scope(extensions=extensions))
+        await works.asked.wait()
+        if before:
+            await talk.hears("http.response.start")
+            await talk.hears("http.response.body")
+        leave(talk, extensions)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(talk.task), 0.2)
+        works.go_on.set()
+        await gone(talk, extensions)
+        assert works.taken.is_set()
+        assert talk.body == (b"some" if before else b"")
+        assert not talk.ended_cleanly
+        again = Conversation(gateway(upstream, raw.origin()), http_scope())
+        assert (await again.result()).ended is Ended.DELIVERED
+        assert len(raw.connections) == 1, "the origin's connection is kept"
+
+
+@SERVERS
+async def test_an_origin_that_never_ends_is_awaited_for_its_time_alone(
+    upstream: UpstreamClient, extensions: dict[str, Any] | None
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nsome"
+    works = Works(head, b"")
+    async with RawOrigin(works) as raw:
+        app = gateway(upstream, raw.origin(response_timeout_s=0.5), is_leased=True)
+        talk = Conversation(app, http_scope(extensions=extensions))
+        await talk.hears("http.response.start")
+        await talk.hears("http.response.body")
+        loop = asyncio.get_running_loop()
+        left_at = loop.time()
+        leave(talk, extensions)
+        await gone(talk, extensions)
+        assert 0.4 < loop.time() - left_at < 3
+        works.go_on.set()
+        assert await raw.connections[0].ended()
+
+
+async def test_no_more_than_16_mb_are_read_on_for_nobody(upstream: UpstreamClient) -> None:
+    sent = 0
+
+    async def handle(connection: OriginConnection) -> None:
+        nonlocal sent
+        await connection.head()
+        await connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            await connection.send(b"x" * 1_000_000)
+            sent += 1_000_000
+
+    async with RawOrigin(handle) as raw:
+        app = gateway(upstream, raw.origin(), is_leased=True)
+        talk = Conversation(app, http_scope())
+        talk.hold()
+        await until(lambda: sent >= 1_000_000)
+        talk.task.cancel()
+        await gone(talk, None)
+    assert 16_000_000 < sent < 40_000_000
+
+
+async def until(ask: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    async with asyncio.timeout(10):
+        while not ask():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@SERVERS
+@pytest.mark.parametrize(
+    "lines", [[(b"transfer-encoding", b"chunked")], [(b"content-length", b"9")]]
+)
+async def test_an_upload_that_its_visitor_broke_off_ends_at_the_origin_at_once(
+    upstream: UpstreamClient, extensions: dict[str, Any] | None, lines: Headers
+) -> None:
+    arrived = asyncio.Event()
+
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        await connection.exactly(3)
+        arrived.set()
+        await connection.reader.read()
+        arrived.clear()
+
+    async with RawOrigin(handle) as raw:
+        app = gateway(upstream, raw.origin(), is_leased=True)
+        talk = Conversation(app, http_scope("POST", headers=[HOST, *lines], extensions=extensions))
+        talk.say({"type": "http.request", "body": b"pay", "more_body": True})
+        await asyncio.wait_for(arrived.wait(), 5)
+        leave(talk, extensions)
+        await gone(talk, extensions)
+        await until(lambda: not arrived.is_set())
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "all there, the end not said"])
+async def test_a_form_that_came_whole_is_awaited(upstream: UpstreamClient, ended: bool) -> None:
+    got = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def handle(connection: OriginConnection) -> None:
+        await connection.head()
+        assert await connection.exactly(9) == b"seat=7&ok"
+        got.set()
+        await go_on.wait()
+        await connection.send(OK)
+        got.clear()
+        await connection.ended()
+
+    async with RawOrigin(handle) as raw:
+        app = gateway(upstream, raw.origin(), is_leased=True)
+        lines = [HOST, (b"content-length", b"9")]
+        talk = Conversation(app, http_scope("POST", headers=lines))
+        talk.say({"type": "http.request", "body": b"seat=", "more_body": True})
+        talk.say({"type": "http.request", "body": b"7&ok", "more_body": not ended})
+        await asyncio.wait_for(got.wait(), 5)
+        talk.task.cancel()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(talk.task), 0.2)
+        go_on.set()
+        await gone(talk, None)
+        assert not got.is_set()
+
+
+async def test_an_event_stream_ends_with_its_visitor_whatever_it_holds(
+    upstream: UpstreamClient,
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream\r\n\r\ndata: 1\n\n"
+    works = Works(head, b"")
+    async with RawOrigin(works) as raw:
+        talk = Conversation(gateway(upstream, raw.origin(), is_leased=True), http_scope())
+        await talk.hears("http.response.start")
+        await talk.hears("http.response.body")
+        talk.task.cancel()
+        await asyncio.wait_for(gone(talk, None), 1)
+        works.go_on.set()
+        assert await raw.connections[0].ended()
+
+
+@pytest.mark.parametrize("twice", ["the server ends", "the lease is lost"])
+async def test_nobody_is_awaited_when_the_server_ends_or_the_lease_is_lost(
+    upstream: UpstreamClient, twice: str
+) -> None:
+    works = Works(b"", OK)
+    stop = StopSignal()
+    async with RawOrigin(works) as raw:
+        app = gateway(upstream, raw.origin(), is_leased=True, stop=stop)
+        talk = Conversation(app, http_scope())
+        await works.asked.wait()
+        if twice == "the lease is lost":
+            stop.cut(talk.task)
+        else:
+            talk.task.cancel()
+            talk.task.cancel()
+        await asyncio.wait_for(gone(talk, None), 1)
+        works.go_on.set()
+        assert await raw.connections[0].ended()
+
+
+@SERVERS
+async def test_a_lease_that_is_lost_ends_the_waiting_for_nobody(
+    upstream: UpstreamClient, extensions: dict[str, Any] | None
+) -> None:
+    works = Works(b"", OK)
+    stop = StopSignal()
+    async with RawOrigin(works) as raw:
+        app = gateway(upstream, raw.origin(), is_leased=True, stop=stop)
+        talk = Conversation(app, http_scope(extensions=extensions))
+        await works.asked.wait()
+        leave(talk, extensions)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(talk.task), 0.1)
+        stop.cut(talk.task)
+        await asyncio.wait_for(gone(talk, extensions), 1)
+        works.go_on.set()
+        assert await raw.connections[0].ended()
+
+
+async def test_a_leased_exchange_is_an_exchange_like_any(upstream: UpstreamClient) -> None:
+    async with RawOrigin(answering(OK)) as raw:
+        talk = Conversation(gateway(upstream, raw.origin(), is_leased=True), http_scope())
+        assert await talk.result() == Outcome(200, 2, Ended.DELIVERED)
+    async with RawOrigin(lambda c: c.head()) as raw:  # type: ignore[arg-type, return-value]
+        talk = Conversation(gateway(upstream, raw.origin(), is_leased=True), http_scope())
+        with pytest.raises(OriginUnreachable):
+            await talk.result()
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_stream", "ends"),
+    [
+        (b"Content-Type: text/event-stream\r\n\r\n", False, "cleanly"),
+        (b"Content-Type: text/event-stream\r\n\r\n", True, "cleanly"),
+        (b"Content-Type: application/x-ndjson\r\n\r\n", True, "cut"),
+        (b"Content-Type: application/octet-stream\r\nContent-Length: 9\r\n\r\n", True, "cut"),
+        (b"Content-Type: text/html\r\nContent-Length: 9\r\n\r\n", False, "whole"),
+    ],
+)
+async def test_wr_51_what_is_stopped_is_a_stream_and_never_ends_as_if_it_were_whole(
+    upstream: UpstreamClient, lines: bytes, is_stream: bool, ends: str
+) -> None:
+    works = Works(b"HTTP/1.1 200 OK\r\n" + lines + b"some\n", b"rest")
+    stop = StopSignal()
+    async with RawOrigin(works) as raw:
+        app = gateway(upstream, raw.origin(), stop=stop, is_stream=is_stream)
+        talk = Conversation(app, http_scope())
+        await talk.hears("http.response.start")
+        await talk.hears("http.response.body")
+        stop.close(4408)
+        if ends == "cut":
+            with pytest.raises(AnswerCut) as cut:
+                await asyncio.wait_for(talk.result(), 1)
+            assert cut.value.outcome == Outcome(200, 5, Ended.STOPPED)
+        elif ends == "cleanly":
+            outcome = await asyncio.wait_for(talk.result(), 1)
+            assert outcome == Outcome(200, 5, Ended.STOPPED)
+        works.go_on.set()
+        if ends == "whole":
+            assert (await talk.result()).ended is Ended.DELIVERED
+        else:
+            assert await raw.connections[0].ended()
+        assert talk.ended_cleanly is (ends != "cut")
 
 
 @pytest.mark.parametrize("answered", [True, False])
