@@ -18,7 +18,7 @@ import structlog
 from proxy.gateway import endpoints
 from proxy.gateway.access_log import AccessLog
 from proxy.gateway.answers import Answer, plain
-from proxy.gateway.decide import BadRequest, Reserved, ToOrigin, UnknownHost, decide
+from proxy.gateway.decide import BadRequest, BanPath, Reserved, ToOrigin, UnknownHost, decide
 from proxy.gateway.errors import error_answer
 from proxy.gateway.exchange import Exchange, read_exchange
 from proxy.gateway.forward import AnswerCut, Receive, Send
@@ -26,6 +26,7 @@ from proxy.gateway.passage import Passage, Sent, send_answer
 from proxy.gateway.resources import GatewayEnvironment, InForce, Resources, open_resources
 from proxy.gateway.rooms import Entry, Refusal
 from proxy.gateway.snapshot import Snapshot
+from proxy.gateway.tiers import Tier
 from queueing.pages import PageState
 
 log = structlog.get_logger("corvus.gateway")
@@ -91,13 +92,14 @@ class Gateway:
     ) -> None:
         started = time.monotonic()
         request_id = f"{_PROCESS}{next(_numbers):08x}"
-        exchange = read_exchange(scope, in_force.plan.clients, request_id)
+        plan = in_force.plan
+        exchange = read_exchange(scope, plan.clients, request_id, proto_header=plan.proto_header)
         sent = Sent(send)
         why = "failed"
         try:
             why = await self._serve(scope, receive, sent, resources, in_force, exchange)
         except AnswerCut as cut:
-            why = "origin failed within its answer"
+            why = cut.why
             log.warning(why, request_id=exchange.request_id, error=str(cut))
             raise  # the server cuts the connection, so that nobody takes the answer for whole
         except asyncio.CancelledError:  # how our server tells that the client has gone
@@ -128,7 +130,7 @@ class Gateway:
         route = decide(exchange, in_force.plan)
         passage = Passage(scope, receive, sent, resources, in_force, exchange)
         match route:
-            case ToOrigin(site, None, reason):
+            case ToOrigin(site, room_id, reason, tier) if not room_id or tier <= Tier.PUBLIC_ASSET:
                 now_ms = resources.clock.now_ms()
                 resources.sessions.note(exchange, site, in_force.plan.snapshot.rooms, now_ms)
                 await passage.forward(site, Entry(reason=reason), None)
@@ -150,7 +152,7 @@ class Gateway:
                 await passage.answer(
                     _error(in_force, exchange, PageState.BAD_REQUEST), route.reason
                 )
-            case UnknownHost():
+            case UnknownHost() | BanPath():
                 await passage.answer(_error(in_force, exchange, PageState.NOT_FOUND), route.reason)
         return route.reason
 

@@ -16,6 +16,7 @@ from proxy.gateway.paths import (
     readings,
 )
 from proxy.gateway.plan import Plan, Site
+from proxy.gateway.tiers import Tier
 from queueing.config import RoomId
 
 
@@ -42,15 +43,34 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
+class BanPath:
+    """A path that nobody who means well asks for: never reaches an origin."""
+
+    site: Site
+    reason: str = "ban path"
+
+
+@dataclass(frozen=True, slots=True)
 class ToOrigin:
-    """Goes to a site's origin, through a room where one governs the path."""
+    """Goes to a site's origin, as the path's tier says.
+
+    `room` governs the path, whatever its tier; None where no room does.
+    """
 
     site: Site
     room: RoomId | None
     reason: str
+    tier: Tier = Tier.PAGE
 
 
-Route = BadRequest | UnknownHost | Reserved | ToOrigin
+Route = BadRequest | UnknownHost | Reserved | BanPath | ToOrigin
+
+_REASONS = {
+    Tier.BYPASS: "bypass",
+    Tier.PUBLIC_ASSET: "public asset",
+    Tier.ASSET: "asset",
+    Tier.STREAM: "stream",
+}
 
 
 def decide(exchange: Exchange, plan: Plan) -> Route:
@@ -60,20 +80,24 @@ def decide(exchange: Exchange, plan: Plan) -> Route:
         seen = readings(exchange.path, insensitive=site.insensitive if site else False)
     except BadPath as error:
         return BadRequest(str(error))
+    if site is not None:
+        return place(seen, site)
+    if is_reserved(seen):
+        return Reserved(None)
+    return UnknownHost() if exchange.host else BadRequest("the host name is none")
+
+
+def place(seen: Readings, site: Site) -> Route:
+    """Find where a path with these readings belongs within a site."""
+    tier = site.tiers.strictest(seen)
+    if tier is Tier.BAN:
+        return BanPath(site)
     if is_reserved(seen):
         return Reserved(site)
-    if not exchange.host:
-        return BadRequest("the host name is none")
-    if site is None:
-        return UnknownHost()
-    return _tier(seen, site)
-
-
-def _tier(seen: Readings, site: Site) -> Route:
-    if site.bypass.hold(seen):
-        return ToOrigin(site, None, "bypass")
     try:
         room = site.rooms.governing(seen)
     except AmbiguousPath as error:
         return BadRequest(str(error))
-    return ToOrigin(site, room, "room" if room else "no room")
+    if tier is Tier.PAGE:
+        return ToOrigin(site, room, "room" if room else "no room", tier)
+    return ToOrigin(site, room, _REASONS[tier], tier)

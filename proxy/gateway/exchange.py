@@ -51,6 +51,7 @@ class Exchange:
     found: dict[bytes, bytes]  # the headers that stages look at; repeated ones joined
     is_websocket: bool
     request_id: str
+    family: str = "h1"  # "h1" | "h2": the client's protocol; "h2" is HTTP/2 and later
 
     @property
     def is_safe(self) -> bool:
@@ -133,8 +134,14 @@ def raw_target(scope: dict[str, Any]) -> bytes:
     return path + b"?" + query if query else path
 
 
-def read_exchange(scope: dict[str, Any], clients: ClientFinder, request_id: str) -> Exchange:
-    """Read the facts of an HTTP or WebSocket scope."""
+def read_exchange(
+    scope: dict[str, Any], clients: ClientFinder, request_id: str, *, proto_header: bytes = b""
+) -> Exchange:
+    """Read the facts of an HTTP or WebSocket scope.
+
+    `proto_header` names, in lower case, the header in which a trusted proxy tells the client's
+    protocol; empty = the connection's own counts.
+    """
     found = wanted_headers(scope["headers"])
     peer = scope.get("client")
     chain = found.get(b"x-forwarded-for")
@@ -154,7 +161,22 @@ def read_exchange(scope: dict[str, Any], clients: ClientFinder, request_id: str)
         found=found,
         is_websocket=scope["type"] == "websocket",
         request_id=request_id,
+        family=_family(scope, client, proto_header),
     )
+
+
+def _family(scope: dict[str, Any], client: Client, proto_header: bytes) -> str:
+    """Tell the client's protocol; anybody else than a trusted proxy could claim HTTP/2 to get the
+    larger asset pool, so the header is read from trusted peers only."""
+    if proto_header and client.peer_trusted:
+        said = [value for name, value in scope["headers"] if name == proto_header]
+        # The last line, and in it the last word, was written by the proxy that we trust.
+        version = said[-1].rpartition(b",")[2].strip().upper() if said else b""
+        if version.startswith((b"HTTP/2", b"HTTP/3")):
+            return "h2"
+        if version.startswith(b"HTTP/1"):
+            return "h1"
+    return "h1" if scope.get("http_version", "1.1").startswith("1") else "h2"
 
 
 def _host(authority: bytes) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Generic, TypeVar
+from urllib.parse import quote
 
 import idna
 
@@ -177,36 +178,29 @@ def matches(rule: PathRule, readings: Readings) -> bool:
     return any(rule.match(reading) for reading in readings)
 
 
-class PathSet:
-    """Rules of one kind, asked together; one look-up a reading, whatever their number."""
+@dataclass(slots=True, eq=False)
+class _Step(Generic[T]):
+    """One segment of a path in a `PathTree`."""
 
-    __slots__ = ("_exact", "_starts")
+    exact: T | None = None
+    below: T | None = None
+    steps: dict[str, _Step[T]] = field(default_factory=dict)
 
-    def __init__(self, patterns: Iterable[str], *, insensitive: bool = False) -> None:
-        """Compile patterns.
-
-        Raises:
-            ValueError: a pattern that is none, see `PathRule.compile`.
-        """
-        rules = [PathRule.compile(pattern, insensitive=insensitive) for pattern in patterns]
-        self._exact = frozenset(rule.base for rule in rules)
-        self._starts = tuple(rule.base + "/" for rule in rules if rule.below)
-
-    def hold(self, readings: Readings) -> bool:
-        """Say whether every reading falls under some rule: for what lets people through.
-
-        The strictest tier of any reading counts, so a bypass must hold however the origin reads
-        the path.
-        """
-        return all(
-            reading in self._exact or reading.startswith(self._starts) for reading in readings
-        )
+    def reach(self, base: str) -> _Step[T]:
+        """Give the step at the end of a rule's base, made where there was none."""
+        step = self
+        for segment in base.split("/")[1:]:
+            step = step.steps.setdefault(segment, _Step())
+        return step
 
 
-class Territory(Generic[T]):
-    """Which of several values governs a path: rooms by path rule; the most specific rule wins."""
+class PathTree(Generic[T]):
+    """Values by path rule; the most specific rule counts, and of one rule twice the first.
 
-    __slots__ = ("_rules",)
+    A look-up walks the reading's segments only as far as rules go, however many rules there are.
+    """
+
+    __slots__ = ("_root",)
 
     def __init__(self, rules: Iterable[tuple[str, T]], *, insensitive: bool = False) -> None:
         """Compile `(pattern, value)` pairs.
@@ -214,9 +208,70 @@ class Territory(Generic[T]):
         Raises:
             ValueError: a pattern that is none, see `PathRule.compile`.
         """
-        compiled = [(PathRule.compile(p, insensitive=insensitive), value) for p, value in rules]
-        compiled.sort(key=lambda pair: pair[0].weight, reverse=True)
-        self._rules = tuple(compiled)
+        self._root: _Step[T] = _Step()
+        for pattern, value in rules:
+            rule = PathRule.compile(pattern, insensitive=insensitive)
+            for base in {rule.base, _as_browsers_send(rule.base, insensitive)}:
+                step = self._root.reach(base)
+                if rule.below and step.below is None:
+                    step.below = value
+                if not rule.below and step.exact is None:
+                    step.exact = value
+
+    def find(self, reading: str) -> T | None:
+        """Give the value for one reading, None where no rule reaches it."""
+        step, start = self._root, 1
+        found = step.below
+        while True:
+            end = reading.find("/", start)
+            following = step.steps.get(reading[start:] if end < 0 else reading[start:end])
+            if following is None:
+                return found
+            step = following
+            if step.below is not None:
+                found = step.below
+            if end < 0:
+                return found if step.exact is None else step.exact
+            start = end + 1
+
+
+def _as_browsers_send(base: str, insensitive: bool) -> str:
+    """Give a base with what must be escaped escaped: such a path as it was sent is under the rule
+    too, or else no rule with a space or in another script would ever hold in every reading."""
+    sent = quote(base, safe="/~!$&'()*+,;=:@")
+    return sent.casefold() if insensitive else sent
+
+
+class PathSet:
+    """Rules of one kind, asked together."""
+
+    __slots__ = ("_tree",)
+
+    def __init__(self, patterns: Iterable[str], *, insensitive: bool = False) -> None:
+        """Compile patterns.
+
+        Raises:
+            ValueError: a pattern that is none, see `PathRule.compile`.
+        """
+        self._tree = PathTree(((p, True) for p in patterns), insensitive=insensitive)
+
+    def hold(self, readings: Readings) -> bool:
+        """Say whether every reading falls under some rule: for what lets people through."""
+        return all(self._tree.find(reading) for reading in readings)
+
+
+class Territory(Generic[T]):
+    """Which of several values governs a path: rooms by path rule; the most specific rule wins."""
+
+    __slots__ = ("_tree",)
+
+    def __init__(self, rules: Iterable[tuple[str, T]], *, insensitive: bool = False) -> None:
+        """Compile `(pattern, value)` pairs.
+
+        Raises:
+            ValueError: a pattern that is none, see `PathRule.compile`.
+        """
+        self._tree = PathTree(rules, insensitive=insensitive)
 
     def governing(self, readings: Readings) -> T | None:
         """Give the one value that governs the path, None where no reading falls under a rule.
@@ -226,15 +281,16 @@ class Territory(Generic[T]):
         """
         found: T | None = None
         for reading in readings:
-            for rule, value in self._rules:
-                if rule.match(reading):
-                    if found is not None and value != found:
-                        raise AmbiguousPath(
-                            "the path belongs to two rooms, depending on its reader"
-                        )
-                    found = value
-                    break
+            value = self._tree.find(reading)
+            if value is not None and value != found:
+                if found is not None:
+                    raise AmbiguousPath("the path belongs to two rooms, depending on its reader")
+                found = value
         return found
+
+    def of(self, reading: str) -> T | None:
+        """Give the value for this one reading."""
+        return self._tree.find(reading)
 
 
 _HOST_ASCII = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from abuse.addresses import ClientFinder, TrustedNetworks
 from proxy.gateway.paths import PathSet, Territory
 from proxy.gateway.snapshot import Host, Snapshot
+from proxy.gateway.tiers import LISTS, Tiers
 from proxy.gateway.upstream_messages import Origin, parse_origin
 from queueing.config import RoomId
 
@@ -20,8 +21,10 @@ class Site:
 
     host: Host
     origin: Origin
-    bypass: PathSet
+    tiers: Tiers
     rooms: Territory[RoomId]
+    return_paths: PathSet  # where another site sends the visitor back by a form (WR-47)
+    allowed_origins: frozenset[bytes]  # as `Origin` says it: scheme://host[:port] (WR-50)
     insensitive: bool
 
     @property
@@ -38,6 +41,7 @@ class Plan:
     clients: ClientFinder
     exact: dict[str, Site]
     catch_all: Site | None
+    proto_header: bytes = b""  # lower case; see `exchange.read_exchange`
 
     def site(self, name: str) -> Site | None:
         """Find the proxy host for a host name in normal form; exact beats wildcard (GW-21)."""
@@ -63,6 +67,7 @@ def compile_plan(snapshot: Snapshot) -> Plan:
         clients=ClientFinder(TrustedNetworks(snapshot.settings.trusted_proxies)),
         exact=exact,
         catch_all=exact.pop("*", None),
+        proto_header=snapshot.settings.client_proto_header.lower().encode(),
     )
 
 
@@ -76,7 +81,9 @@ def _site(host: Host, snapshot: Snapshot) -> Site:
             connect_timeout_s=snapshot.settings.connect_timeout_s,
             response_timeout_s=snapshot.settings.upstream_timeout_s,
         ),
-        bypass=PathSet(host.bypass, insensitive=insensitive),
+        tiers=Tiers({name: getattr(host, name) for name in LISTS}, insensitive=insensitive),
         rooms=Territory(((r.path, r.room) for r in host.rooms), insensitive=insensitive),
+        return_paths=PathSet(host.return_paths, insensitive=insensitive),
+        allowed_origins=frozenset(origin.encode() for origin in host.allowed_origins),
         insensitive=insensitive,
     )
