@@ -12,6 +12,7 @@ import base64
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
@@ -96,11 +97,14 @@ class _Key:
     secret: bytes
 
 
-def _derive(master: bytes, generation: int) -> _Key:
+_PASSES = b"corvus pass v2 "
+
+
+def _derive(master: bytes, generation: int, purpose: bytes) -> _Key:
     label = str(generation).encode()
     kid = base64.urlsafe_b64encode(hmac.digest(master, b"corvus kid " + label, "sha256"))[:6]
     # A "." would split the value in the wrong place; base64url has none.
-    return _Key(kid.decode(), hmac.digest(master, b"corvus pass v2 " + label, "sha256"))
+    return _Key(kid.decode(), hmac.digest(master, purpose + label, "sha256"))
 
 
 class Keyring:
@@ -109,9 +113,11 @@ class Keyring:
     def __init__(self, master: bytes, generation: int) -> None:
         self._master = master
         self.generation = generation
-        self._current = _derive(master, generation)
-        previous = _derive(master, generation - 1) if generation > 1 else None
-        self._keys = {k.kid: k for k in (self._current, previous) if k is not None}
+        living = (generation, generation - 1) if generation > 1 else (generation,)
+        self._keys = {k.kid: k for k in (_derive(master, g, _PASSES) for g in living)}
+        self._current = next(iter(self._keys.values()))
+        self._living = living
+        self._derived: dict[bytes, dict[str, bytes]] = {}
 
     def sign(self, credential: Credential) -> str:
         """Write a cookie value."""
@@ -157,6 +163,17 @@ class Keyring:
     def tag(self, network: str) -> str:
         """Give the tag under which a pass is bound to a network; it survives key rotation."""
         return network_tag(self._master, network)
+
+    def derived(self, purpose: bytes) -> Mapping[str, bytes]:
+        """Give the keys of another purpose by key id, the one that signs first."""
+        if purpose not in self._derived:
+            keys = [_derive(self._master, g, purpose) for g in self._living]
+            self._derived[purpose] = {key.kid: key.secret for key in keys}
+        return self._derived[purpose]
+
+    def current(self, purpose: bytes) -> tuple[str, bytes]:
+        """Give key id and key that sign for another purpose now."""
+        return next(iter(self.derived(purpose).items()))
 
     def _read(self, value: bytes) -> Reading:
         sealed = self.unseal("v2", value, _FIELDS)
