@@ -10,11 +10,7 @@ import asyncio
 import hashlib
 import itertools
 import json
-import os
 import random
-import signal
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,10 +24,8 @@ from queueing.config import RoomConfig
 from queueing.page_builder import build_bundle
 from tests.support.crowd import Reply, Visitor, together
 from tests.support.gateways import Gateways, running_gateways
-from tests.support.running import eventually
+from tests.support.php_server import running_php
 from tests.support.valkey import running_valkey
-
-SITE = Path(__file__).parent / "php_site"
 
 
 @dataclass
@@ -50,29 +44,10 @@ class PhpSite:
 @pytest.fixture(scope="module")
 def php_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PhpSite]:
     folder = tmp_path_factory.mktemp("php")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
     diary = folder / "diary"
     diary.touch()
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            ["php", "-d", f"session.save_path={folder}", "-S", f"127.0.0.1:{port}", "-t", SITE],
-            env={**os.environ, "PHP_CLI_SERVER_WORKERS": "4", "SHOP_DIARY": str(diary)},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        eventually(lambda: _listens(port), what=(folder / "log").read_text)
-        yield PhpSite(f"http://127.0.0.1:{port}", diary)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    with running_php(folder, SHOP_DIARY=str(diary)) as url:
+        yield PhpSite(url, diary)
 
 
 @pytest.fixture(scope="module")
