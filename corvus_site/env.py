@@ -15,6 +15,7 @@ from typing import Any
 
 from corvus_site.setting_kinds import READERS, HostPort, Kind, Setting
 from corvus_site.setting_list import SETTINGS
+from proxy.gateway.conflicts import faults
 from queueing.config import OnOutage, Order, RoomConfig, RoomId, Unit, problems
 
 __all__ = [
@@ -175,6 +176,9 @@ def contradictions(effective: Effective) -> list[BadSetting]:
     fields = {s.room_field: s.name for s in SETTINGS.values() if s.room_field}
     room = RoomConfig(id=_MAIN, **effective.room_fields())
     found = [BadSetting(fields[p.field], p.message) for p in problems(room) if p.field in fields]
+    lists = {s.host_field: s.name for s in SETTINGS.values() if s.host_field}
+    values = {field: effective.value(name) for field, name in lists.items()}
+    found += [BadSetting(lists[fault.field], fault.message) for fault in faults(values)]
     pair = ("CORVUS_TLS_CERT", "CORVUS_TLS_KEY")
     for this, other in (pair, pair[::-1]):
         if effective.value(this) and not effective.value(other):

@@ -41,6 +41,7 @@ class Kind(StrEnum):
     PATH = "path"  # Path, or None
     PATHS = "paths"  # tuple[str, ...] of URL path rules
     NETWORKS = "networks"  # tuple[str, ...] of networks in canonical form
+    HEADER = "header"  # str, a header's name; "" = none
     HOSTS = "hosts"  # tuple[str, ...] of host names or addresses
     ADDRESS = "address"  # HostPort, or None
     CHOICE = "choice"  # str
@@ -102,6 +103,7 @@ class Setting:
     bounds: Bounds = NO_BOUNDS
     restart: bool = False
     room_field: str = ""  # the field of queueing.config.RoomConfig that it fills for the main room
+    host_field: str = ""  # the list of proxy.gateway.snapshot.Host that it fills for the catch-all
     gateway_field: str = ""  # the field of proxy.gateway.snapshot.GatewaySettings that it fills
 
     @property
@@ -133,7 +135,7 @@ _SIZE = re.compile(r"([0-9]{1,15})\s*(?:([kmg])i?b?|b)?", re.ASCII | re.IGNORECA
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
-_PATH_RULE = re.compile(r"/[\x21-\x7e]*")
+_PATH_RULE = re.compile(r"/[\x21\x22\x24-\x3e\x40-\x7e]*")  # neither "#" nor "?"
 _HOST = re.compile(r"\.?[a-z0-9.-]+|\[[0-9a-f:]+\]")
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^:\s\[\]/]*)):([0-9]{1,5})", re.ASCII)
 
@@ -220,7 +222,12 @@ def _paths(text: str, bounds: Bounds) -> tuple[str, ...]:
     rules = _list(text)
     for rule in rules:
         _must(_PATH_RULE.fullmatch(rule) and "*" not in rule.removesuffix("/*"))
-    return tuple(dict.fromkeys(rules))
+    return tuple(rules)  # one written twice is refused by name, see `env.contradictions`
+
+
+def _header(text: str, bounds: Bounds) -> str:
+    _must(re.fullmatch(r"[A-Za-z0-9-]{0,64}", text))
+    return text
 
 
 def _hosts(text: str, bounds: Bounds) -> tuple[str, ...]:
@@ -293,6 +300,7 @@ READERS: dict[Kind, Reader] = {
     Kind.PATH: _path,
     Kind.PATHS: _paths,
     Kind.NETWORKS: _networks,
+    Kind.HEADER: _header,
     Kind.HOSTS: _hosts,
     Kind.ADDRESS: _address,
     Kind.CHOICE: _choice,
@@ -335,6 +343,7 @@ _ALLOWED: dict[Kind, Callable[[Bounds], str]] = {
         "addresses or networks such as 192.0.2.1 or 2001:db8::/32, separated by commas, each once,"
         " with no bits set beyond the prefix"
     ),
+    Kind.HEADER: lambda b: "the name of a header, of letters, digits and -, or empty",
     Kind.HOSTS: lambda b: "host names or addresses, separated by commas",
     Kind.ADDRESS: lambda b: "host:port or :port, such as 127.0.0.1:8081, [::1]:8081 or :8080",
     Kind.CHOICE: lambda b: " or ".join(b.choices),

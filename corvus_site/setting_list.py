@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from corvus_site.setting_kinds import Bounds, Kind, Setting
+from corvus_site.setting_list_paths import PATHS
 from corvus_site.setting_list_site import ROOM, SITE
 
 _STORES = ("redis", "rediss", "unix")
@@ -249,6 +250,7 @@ def _grouped(*groups: tuple[str, tuple[Setting, ...]]) -> dict[str, Setting]:
 SETTINGS: dict[str, Setting] = _grouped(
     ("Waiting room", ROOM),
     ("Site and visitors", SITE),
+    ("Paths and pools", PATHS),
     ("Processes and storage", _PROCESSES),
     ("Secrets", _SECRETS),
     ("Limits", _LIMITS),

@@ -266,12 +266,6 @@ SITE = (
         help="Send the visitor's Host header to the site, not the site's own name.",
     ),
     Setting(
-        name="CORVUS_BYPASS",
-        kind=Kind.PATHS,
-        default="/favicon.ico,/robots.txt,/.well-known/acme-challenge/*",
-        help="Paths that never wait, separated by commas; /* at the end covers all below.",
-    ),
-    Setting(
         name="CORVUS_TRUSTED_PROXIES",
         kind=Kind.NETWORKS,
         default="127.0.0.1/32,::1/128",

@@ -6,14 +6,14 @@ Reads only; `proxy.publishing` writes what this gives.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from proxy.effective import Effective
 from proxy.gateway.snapshot import GatewaySettings, Host, RoomRule, Snapshot
 from proxy.models import ProxyHost
 from queueing import queries as rooms
-from queueing.config import RoomId
+from queueing.config import MAX_INT, RoomConfig, RoomId
 
 
 def compile_snapshot(
@@ -33,10 +33,19 @@ def compile_snapshot(
     return Snapshot(
         key_generation=key_generation,
         pages=pages,
-        settings=GatewaySettings(**effective.gateway_fields()),
+        settings=_settings(effective, configs),
         hosts=tuple(_host(host) for host in hosts),
         rooms={config.id: config for config in configs},
     )
+
+
+def _settings(effective: Effective, rooms: Iterable[RoomConfig]) -> GatewaySettings:
+    settings = GatewaySettings(**effective.gateway_fields())
+    if settings.asset_cap:
+        return settings
+    # Everybody inside may load a page's assets at once; a gateway on hold still serves one person.
+    people = max(1, sum(room.capacity for room in rooms))
+    return replace(settings, asset_cap=min(MAX_INT, people * settings.asset_user_cap_h2))
 
 
 def _host(host: ProxyHost) -> Host:
@@ -48,6 +57,12 @@ def _host(host: ProxyHost) -> Host:
         verify_origin=host.verify_origin,
         path_case=host.path_case,
         bypass=tuple(host.bypass.split()),
+        assets=tuple(host.assets.split()),
+        public_assets=tuple(host.public_assets.split()),
+        streams=tuple(host.streams.split()),
+        ban_paths=tuple(host.ban_paths.split()),
+        return_paths=tuple(host.return_paths.split()),
+        allowed_origins=tuple(host.allowed_origins.split()),
         rooms=tuple(
             RoomRule(path=b.path, room=RoomId(b.room_id))
             for b in sorted(host.bindings.all(), key=lambda b: b.path)

@@ -32,6 +32,12 @@ class ProxyHostForm(forms.ModelForm):  # type: ignore[type-arg]
             "verify_origin",
             "path_case",
             "bypass",
+            "assets",
+            "public_assets",
+            "streams",
+            "ban_paths",
+            "return_paths",
+            "allowed_origins",
             "session_cookie",
         ]
 

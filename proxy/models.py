@@ -10,12 +10,27 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from proxy.names import clean_bypass, clean_origin, clean_path_rule
+from proxy.gateway.conflicts import LABELS, faults
+from proxy.names import clean_allowed_origins, clean_origin, clean_path_list, clean_path_rule
+from queueing.config import Problem
 
 PATH_CASES = {
     "sensitive": "Upper and lower case differ (Linux)",
     "insensitive": "Upper and lower case are the same (Windows)",
 }
+
+
+_ONE_A_LINE = "One a line; /* at the end covers all below. "
+
+
+def _paths(label: str, default: str, help_text: str) -> models.TextField[str, str]:
+    return models.TextField(
+        label,
+        blank=True,
+        default=default,
+        db_default=default,
+        help_text=_ONE_A_LINE + help_text,
+    )
 
 
 class ProxyHost(models.Model):
@@ -50,6 +65,40 @@ class ProxyHost(models.Model):
         default="/favicon.ico\n/robots.txt\n/.well-known/acme-challenge/*",
         help_text="One a line; /* at the end covers all below.",
     )
+    assets = _paths(
+        "assets",
+        "",
+        "Style sheets, scripts, fonts, images: served to people with a pass, who never wait for"
+        " them.",
+    )
+    public_assets = _paths(
+        "public assets",
+        "",
+        "Assets that need no pass, such as pictures that other sites or e-mails show.",
+    )
+    streams = _paths(
+        "streams",
+        "",
+        "WebSockets and event streams. A pass is needed; they take no page's slot.",
+    )
+    ban_paths = _paths(
+        "ban paths",
+        "",
+        "What nobody who means well asks for, such as /.env or /.git/*. Never reaches the site.",
+    )
+    return_paths = _paths(
+        "return paths",
+        "",
+        "Where another site, such as a bank, sends the visitor back by a form. These are pages.",
+    )
+    allowed_origins = models.TextField(
+        "sites whose scripts may read answers",
+        blank=True,
+        default="",
+        db_default="",
+        help_text="One a line, such as https://app.example.org. Their scripts can then read what"
+        " Corvus answers when it does not let a request through.",
+    )
     session_cookie = models.CharField(
         "the site's session cookie",
         max_length=100,
@@ -80,14 +129,42 @@ class ProxyHost(models.Model):
 
     def clean(self) -> None:
         """Bring origin and paths into their one form; refuse what has none."""
-        errors: dict[str, str] = {}
-        for name, read in (("origin", clean_origin), ("bypass", clean_bypass)):
+        errors: dict[str, list[str]] = {}
+        readers = dict.fromkeys(LABELS, clean_path_list)
+        readers |= {"origin": clean_origin, "allowed_origins": clean_allowed_origins}
+        for name, read in readers.items():
             try:
                 setattr(self, name, read(getattr(self, name)))
             except ValueError as error:
-                errors[name] = str(error)
+                errors[name] = [str(error)]
+        if not errors:
+            errors = self._fault_errors()
         if errors:
             raise ValidationError(errors)
+
+    def faults(self) -> list[Problem]:
+        """Name what cannot stand in the lists of paths, see `proxy.gateway.conflicts`."""
+        lists = {name: getattr(self, name).split() for name in LABELS}
+        return faults(lists, insensitive=self.path_case == "insensitive")
+
+    def _fault_errors(self) -> dict[str, list[str]]:
+        """Give the faults by the field at which they can be mended.
+
+        The catch-all's tiers are settings, which stand together: what is wrong with them here comes
+        of its return paths, or of its case rule.
+        """
+        found = self.faults()
+        own = {f.message for f in found if f.field == "return_paths"}
+        errors: dict[str, list[str]] = {}
+        for fault in found:
+            field = fault.field
+            if self.catch_all and field != "return_paths":
+                if fault.message in own:
+                    continue
+                field = "path_case"
+            if fault.message not in errors.setdefault(field, []):
+                errors[field].append(fault.message)
+        return errors
 
 
 class HostName(models.Model):

@@ -13,6 +13,8 @@ import idna
 EVERY_NAME = "*"
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _RULE = re.compile(r"/[\x21-\x7e]*")
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[^\s/:@?#\[\]*]+)(?::([0-9]{1,5}))?")
+_PORTS = {"http": 80, "https": 443}
 
 
 def clean_name(text: str) -> str:
@@ -73,7 +75,33 @@ def clean_path_rule(text: str) -> str:
     return rule
 
 
-def clean_bypass(text: str) -> str:
-    """Give a list of path rules, one a line, each once."""
-    rules = dict.fromkeys(clean_path_rule(part) for part in re.split(r"[\s,]+", text) if part)
-    return "\n".join(rules)
+def clean_path_list(text: str) -> str:
+    """Give a list of path rules, one a line; one written twice stays, to be refused by name."""
+    return "\n".join(clean_path_rule(part) for part in re.split(r"[\s,]+", text) if part)
+
+
+def clean_allowed_origin(text: str) -> str:
+    """Give the origin of a site as browsers name it in `Origin` (RFC 6454 6.2): scheme, host in
+    A-labels, and the port where it is not the scheme's own."""
+    refused = ValueError(
+        f"“{text}” is not allowed: write scheme://host or scheme://host:port, such as"
+        " https://app.example.org; * would let every site read the answers."
+    )
+    match = _ORIGIN.fullmatch(text.strip().lower().removesuffix("/"))
+    if match is None:
+        raise refused
+    scheme, host, port = match.groups()
+    try:
+        name = host if host.startswith("[") else clean_name(host)
+    except ValueError:
+        raise refused from None
+    if name == EVERY_NAME or int(port or 1) not in range(1, 65_536):
+        raise refused
+    own = port is None or int(port) == _PORTS.get(scheme)
+    return f"{scheme}://{name}" if own else f"{scheme}://{name}:{int(port)}"
+
+
+def clean_allowed_origins(text: str) -> str:
+    """Give a list of origins, one a line, each once."""
+    parts = (part for part in re.split(r"[\s,]+", text) if part)
+    return "\n".join(dict.fromkeys(map(clean_allowed_origin, parts)))

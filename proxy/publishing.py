@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from proxy import queries, store
 from proxy.compile import compile_snapshot, fingerprint
-from proxy.gateway.snapshot import Snapshot, SnapshotError, load, page_digests
+from proxy.gateway.snapshot import Snapshot, SnapshotError, load, page_digests, parse
 from proxy.models import ConfigVersion, PageBundle
 from queueing.page_builder import build_bundle
 from queueing.page_check import compile_template
@@ -200,6 +200,6 @@ def prune_versions(*, keep: int = 100) -> int:
     deleted, _ = ConfigVersion.objects.filter(number__lt=oldest).delete()
     named: set[str] = set()
     for document in ConfigVersion.objects.values_list("document", flat=True):
-        named |= page_digests(load(document.encode()))
+        named |= page_digests(parse(document.encode()))
     PageBundle.objects.exclude(digest__in=named).delete()
     return deleted

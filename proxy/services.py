@@ -12,6 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from proxy import queries
+from proxy.effective import Effective
 from proxy.gateway.cookies import queued_life_ms
 from proxy.models import HostName, KeyGeneration, ProxyHost, RoomBinding, SavedSetting
 from proxy.names import EVERY_NAME
@@ -144,6 +145,9 @@ def ensure_catch_all() -> ProxyHost:
     """Make the catch-all host and its room say what the settings say; gives the host.
 
     `CORVUS_UPSTREAM` alone, or the demo site, makes a working gateway.
+
+    Raises:
+        SettingsRefused: lists of paths that cannot stand with what the host says itself.
     """
     effective = queries.effective()
     room_services.mirror_room(
@@ -157,12 +161,25 @@ def ensure_catch_all() -> ProxyHost:
     host = host or ProxyHost(catch_all=True, label="Every other name")
     host.origin = queries.origin()
     host.preserve_host = effective.value("CORVUS_PRESERVE_HOST")
-    host.bypass = "\n".join(effective.value("CORVUS_BYPASS"))
+    _mirror_lists(host, effective)
     host.save()
     if is_new:
         _replace_names(host, [EVERY_NAME])
         _replace_rules(host, [Rule("/*", MAIN_ROOM)])
     return host
+
+
+def _mirror_lists(host: ProxyHost, effective: Effective) -> None:
+    fields = {s.host_field: s.name for s in effective.settings() if s.host_field}
+    for field, name in fields.items():
+        setattr(host, field, "\n".join(effective.value(name)))
+    # The settings stand together; the host's return paths and case rule may still be against them.
+    errors: dict[str, list[str]] = {}
+    for fault in host.faults():
+        if fault.field in fields:
+            errors.setdefault(fields[fault.field], []).append(fault.message)
+    if errors:
+        raise SettingsRefused(errors)
 
 
 def on_room_changed(*, room: Any, changed: frozenset[str], author: str, **_: Any) -> None:

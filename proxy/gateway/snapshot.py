@@ -7,9 +7,11 @@ Pure. `proxy.compile` writes the document, this module reads it. A document that
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from proxy.gateway.conflicts import LABELS, faults
 from queueing.config import RoomConfig, RoomId, problems
 
 SCHEMA = 1
@@ -106,7 +108,19 @@ def load(raw: bytes) -> Snapshot:
     """Read and check a published document.
 
     Raises:
-        SnapshotError: not JSON, another schema, a missing part, a room rule without its room.
+        SnapshotError: as `parse`; or what it says cannot stand, such as a room rule without its
+        room, or a path in two lists.
+    """
+    snapshot = parse(raw)
+    _check(snapshot)
+    return snapshot
+
+
+def parse(raw: bytes) -> Snapshot:
+    """Read a document without judging it: an older release may have allowed more.
+
+    Raises:
+        SnapshotError: not JSON, another schema, a missing part.
     """
     try:
         document: dict[str, Any] = json.loads(raw)
@@ -115,7 +129,7 @@ def load(raw: bytes) -> Snapshot:
         rooms = {RoomId(r["id"]): RoomConfig.from_document(r) for r in document["rooms"]}
         settings = _known(GatewaySettings, document["settings"])
         settings["trusted_proxies"] = tuple(settings["trusted_proxies"])
-        snapshot = Snapshot(
+        return Snapshot(
             version=int(document["version"]),
             published_ms=int(document["published_ms"]),
             key_generation=int(document["key_generation"]),
@@ -128,8 +142,6 @@ def load(raw: bytes) -> Snapshot:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SnapshotError(f"the document is not a snapshot: {error!r}") from error
-    _check(snapshot)
-    return snapshot
 
 
 def page_digests(snapshot: Snapshot) -> set[str]:
@@ -155,6 +167,18 @@ def _host(document: dict[str, Any]) -> Host:
     return Host(**values)
 
 
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/*]+")
+
+
+def _check_lists(host: Host) -> None:
+    lists = {name: getattr(host, name) for name in LABELS}
+    for fault in faults(lists, insensitive=host.path_case == "insensitive"):
+        raise SnapshotError(f"host {host.id}: {fault.field}: {fault.message}")
+    for origin in host.allowed_origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise SnapshotError(f"host {host.id}: allowed_origins: “{origin}” is no origin")
+
+
 def _check(snapshot: Snapshot) -> None:
     for room in snapshot.rooms.values():
         for problem in problems(room):
@@ -167,6 +191,7 @@ def _check(snapshot: Snapshot) -> None:
                     f"host name {name} belongs to host {owners[name]} and to host {host.id}"
                 )
             owners[name] = host.id
+        _check_lists(host)
         for rule in host.rooms:
             if rule.room not in snapshot.rooms:
                 raise SnapshotError(

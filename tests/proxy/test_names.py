@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.names import clean_bypass, clean_name, clean_names, clean_origin, clean_path_rule
+from proxy.names import clean_name, clean_names, clean_origin, clean_path_list, clean_path_rule
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_what_is_no_path_rule_is_refused(text: str) -> None:
         clean_path_rule(text)
 
 
-def test_bypass_rules_are_one_a_line_and_each_once() -> None:
-    assert clean_bypass("/a, /b/*\n/a") == "/a\n/b/*"
+def test_path_rules_are_one_a_line_and_one_written_twice_is_kept_to_be_refused() -> None:
+    assert clean_path_list("/a, /b/*\n/a ") == "/a\n/b/*\n/a"
 
 
 @given(st.text(max_size=80))

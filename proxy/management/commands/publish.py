@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
 
 from proxy import publishing, queries, services
 
@@ -16,8 +17,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> str:
         """Mirror the settings, publish, and say what is in force."""
-        services.ensure_catch_all()
-        version = publishing.publish(author=services.SYSTEM, note="Start")
+        try:
+            services.ensure_catch_all()
+            version = publishing.publish(author=services.SYSTEM, note="Start")
+        except services.SettingsRefused as refusal:
+            name, texts = next(iter(refusal.message_dict.items()))
+            raise CommandError(f"{name}: {texts[0]}") from None
+        except ValidationError as refusal:
+            raise CommandError(" ".join(refusal.messages)) from None
         if queries.is_behind():
             return f"version {version.number} is saved; the store cannot be reached yet"
         return f"version {version.number} is in force"
