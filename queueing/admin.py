@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from queueing import queries, services
+from queueing.admin_people import ShowsPeople
 from queueing.config import Mode
 from queueing.forms import RoomForm
 from queueing.models import SHORT_MODES, Room
@@ -107,7 +108,7 @@ def _confirmed(
 
 
 @admin.register(Room)
-class RoomAdmin(ShowsRefusals):
+class RoomAdmin(ShowsPeople, ShowsRefusals):
     """Waiting rooms."""
 
     form = RoomForm

@@ -20,6 +20,7 @@ VisitorId = NewType("VisitorId", str)
 """One browser in one room: 16 base64url characters, 96 random bits (called `sid` on the wire)."""
 
 ROOM_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+VISITOR_ID = re.compile(r"[A-Za-z0-9_-]{16}", re.ASCII)
 MAX_INT = 2**31 - 1
 DAY_MS = 24 * 3600 * 1000
 POLL_AT_THE_HEAD_MS = 3_000

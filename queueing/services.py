@@ -7,16 +7,21 @@ receiver that raises undoes the change. What concerns the line itself goes throu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
-from queueing.config import Mode
+from queueing.config import VISITOR_ID, Mode, RoomId
 from queueing.models import Room
+from queueing.places import Reason
 from queueing.queries import room_store
+
+if TYPE_CHECKING:
+    from queueing.calls import Advance
 
 room_changed = Signal()
 """Sent inside the transaction with `room`, `changed` (frozenset of field names) and `author`."""
@@ -57,9 +62,17 @@ def _write(room: Room) -> frozenset[str]:
     changed = _differences(room, stored)
     if changed:
         room.full_clean(validate_unique=False, validate_constraints=False)
+        _refuse_unknown(room)
         room.version = stored.version + 1 if stored else 1
         room.save(force_insert=stored is None)
     return changed
+
+
+def _refuse_unknown(room: Room) -> None:
+    known = set(Room.objects.filter(pk__in=room.shares).values_list("pk", flat=True))
+    if unknown := [name for name in room.shares if name not in known]:
+        text = f"“{', '.join(unknown)}” is not allowed: there is no such room."
+        raise ValidationError({"shares": [text]})
 
 
 @transaction.atomic
@@ -125,6 +138,10 @@ def remove_room(*, room: Room, author: str) -> None:
     """
     room_id = room.pk
     room.delete()
+    for other in Room.objects.select_for_update():
+        if room_id in other.shares:
+            other.shares = [name for name in other.shares if name != room_id]
+            save_room(room=other, author=author)
     room_removed.send(sender=Room, room_id=room_id, author=author)
     _log.info("room removed", room=room_id, author=author)
 
@@ -157,3 +174,52 @@ def release_all(*, room_id: str, author: str) -> int:
     count = room_store().release_all(room.to_config().id)
     _log.warning("everyone inside was released", room=room_id, count=count, author=author)
     return count
+
+
+def revoke(*, room_id: str, visitor: str, author: str) -> bool:
+    """End one visitor's stay: the slot is free at once and the passes are old everywhere.
+
+    Returns:
+        Whether there was a slot to take. In unit `requests` passes are old in either case.
+
+    Raises:
+        ValidationError: no such room, or not the form of a visitor's id.
+        redis.RedisError: the store did not do it.
+    """
+    room, sid = _whom(room_id, visitor)
+    freed = room_store().release(room, sid, revoke=True)
+    _log.warning("visitor revoked", room=room, sid=sid, was_inside=freed, author=author)
+    return freed
+
+
+def remove(*, room_id: str, visitor: str, author: str) -> bool:
+    """Take one visitor out of the room, from the line or from inside; False when not there.
+
+    Raises:
+        ValidationError, redis.RedisError: see `revoke`.
+    """
+    room, sid = _whom(room_id, visitor)
+    removed = room_store().remove(room, [sid]) > 0
+    _log.warning("visitor removed", room=room, sid=sid, was_there=removed, author=author)
+    return removed
+
+
+def move_to_front(*, room_id: str, visitor: str, author: str) -> Advance:
+    """Put one waiting visitor in front of the line, behind those who stand in front already.
+
+    Raises:
+        ValidationError, redis.RedisError: see `revoke`.
+    """
+    room, sid = _whom(room_id, visitor)
+    outcome = room_store().advance(room, sid, reason=Reason.OPERATOR)
+    _log.info("visitor moved to the front", room=room, sid=sid, outcome=outcome, author=author)
+    return outcome
+
+
+def _whom(room_id: str, visitor: str) -> tuple[RoomId, str]:
+    if not Room.objects.filter(pk=room_id).exists():
+        raise ValidationError({"room": f"“{room_id[:40]}” is not allowed: there is no such room."})
+    if not VISITOR_ID.fullmatch(visitor):
+        text = f"“{visitor[:40]}” is not allowed: 16 of A-Z, a-z, 0-9, - and _, as the page shows."
+        raise ValidationError({"visitor": text})
+    return RoomId(room_id), visitor

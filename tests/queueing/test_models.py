@@ -49,6 +49,15 @@ def test_wr_03_an_idle_limit_below_twice_the_renewal_is_an_error_at_its_field() 
         ({"reject_status": 500}, "reject_status"),
         ({"on_outage": ""}, "on_outage"),
         ({"inside_now": ""}, "inside_now"),
+        ({"order": ""}, "order"),
+        ({"lane_rank": 0}, "lane_rank"),
+        ({"lease_ttl_ms": 1}, "lease_ttl_ms"),
+        ({"skip_rate": "free"}, "skip_rate"),
+        ({"skip_rate": "1"}, "skip_url"),
+        ({"skip_url": "//evil.example"}, "skip_url"),
+        ({"skip_currency": "XYZ"}, "skip_currency"),
+        ({"shares": ["sale"]}, "shares"),
+        ({"vip_ttl_ms": 1_000}, "vip_ttl_ms"),
     ],
 )
 def test_each_fault_is_said_at_its_field(changed: dict[str, Any], field: str) -> None:
@@ -67,6 +76,7 @@ def test_each_fault_is_said_at_its_field(changed: dict[str, Any], field: str) ->
         {"unit": "people"},
         {"on_outage": ""},
         {"inside_now": ""},
+        {"order": "alphabet"},
     ],
 )
 def test_the_database_refuses_it_too(changed: dict[str, Any]) -> None:
@@ -77,6 +87,12 @@ def test_the_database_refuses_it_too(changed: dict[str, Any]) -> None:
 def test_every_field_says_what_it_means() -> None:
     shown = [f for f in Room._meta.concrete_fields if f.editable and f.name != "changed_at"]
     assert [f.name for f in shown if not f.help_text] == []
+
+
+def test_a_price_is_kept_in_its_shortest_form() -> None:
+    room = a_room(skip_rate=" 0.500 ", skip_surge="010", skip_url="/pay")
+    room.full_clean(validate_unique=False, validate_constraints=False)
+    assert (room.to_config().skip_rate, room.to_config().skip_surge) == ("0.5", "10")
 
 
 def test_an_own_page_is_named_by_its_content() -> None:

@@ -83,6 +83,25 @@ def test_wr_16_a_capacity_of_nought_holds_the_line(heard: list[dict[str, Any]]) 
     assert services.set_capacity(room_id="sale", capacity=0, author="ada").capacity == 0
 
 
+def test_a_room_shares_only_with_rooms_that_are_there(heard: list[dict[str, Any]]) -> None:
+    room = a_room()
+    room.shares = ["shop", "nowhere"]
+    with pytest.raises(ValidationError) as refusal:
+        services.save_room(room=room, author="ada")
+    assert "“shop, nowhere” is not allowed" in refusal.value.message_dict["shares"][0]
+
+
+def test_a_room_that_goes_is_shared_with_no_more(heard: list[dict[str, Any]]) -> None:
+    shop = Room(id="shop", name="Shop", on_outage="closed", inside_now="queue")
+    services.save_room(room=shop, author="ada")
+    sale = a_room()
+    sale.shares = ["shop"]
+    services.save_room(room=sale, author="ada")
+    services.remove_room(room=shop, author="ada")
+    assert Room.objects.get(pk="sale").shares == []
+    assert heard[-1]["changed"] == {"shares"}
+
+
 class AnyValues(TestCase):
     """Whatever numbers are saved: what cannot hold never gets into the database."""
 
