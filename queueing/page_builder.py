@@ -54,7 +54,10 @@ def build_bundle(languages: Iterable[str] = LANGUAGES) -> bytes:
     _read_anew(tuple((str(p), p.stat().st_mtime_ns) for p in sorted(LOCALE.rglob("*.mo"))))
     codes = tuple(languages)
     css = squeeze_css((TEMPLATES / "waiting/page.css").read_text("utf-8"))
-    js = squeeze_js((TEMPLATES / "waiting/page.js").read_text("utf-8"))
+    js, repost, helper = (
+        squeeze_js((TEMPLATES / "waiting" / name).read_text("utf-8"))
+        for name in ("page.js", "repost.js", "helper.js")
+    )
     names = {code: _own_name(code) for code in codes}
     document = {
         "format": FORMAT,
@@ -62,6 +65,9 @@ def build_bundle(languages: Iterable[str] = LANGUAGES) -> bytes:
         "js": js,
         "style_hash": csp_hash(css),
         "script_hash": csp_hash(js),
+        "repost": repost,
+        "repost_hash": csp_hash(repost),
+        "helper": helper,
         "languages": {code: _language(code, names) for code in codes},
     }
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
@@ -102,6 +108,8 @@ def _language(code: str, names: dict[str, str]) -> dict[str, Any]:
         }
         live, labels = dict(page_words.live_words()), dict(page_words.labels())
         script_only = dict(page_words.script_words())
+        price = dict(page_words.price_words())
+        helper_words = dict(page_words.helper_words())
         plurals = {
             key: {category: say(n) for category, n in _representatives(code).items()}
             for key, say in page_words.plurals().items()
@@ -114,11 +122,12 @@ def _language(code: str, names: dict[str, str]) -> dict[str, Any]:
             "t": labels,
             "live": live,
             "said": script_only,
+            "price": price,
         }
         engine = Engine(dirs=[str(TEMPLATES)], autoescape=True)
         pages = {
             page: _tidy(engine.get_template(f"waiting/{page}.html").render(Context(context)))
-            for page in ("live", "notice")
+            for page in ("live", "notice", "repost")
         }
     script = {
         "tag": locale["tag"],
@@ -136,6 +145,12 @@ def _language(code: str, names: dict[str, str]) -> dict[str, Any]:
         "words": live,
         "plurals": plurals,
         "script": json.dumps(script, ensure_ascii=False, separators=(",", ":")),
+        "price": price,
+        "helper": json.dumps(
+            helper_words | {"lang": locale["tag"], "dir": locale["dir"]},
+            ensure_ascii=False,
+            separators=(",", ":"),
+        ),
     }
 
 

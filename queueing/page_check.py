@@ -18,11 +18,11 @@ from queueing.contrast import unreadable, unreadable_declarations
 
 MAX_BYTES = 256 * 1024
 NUMBERS = ("position", "ahead", "waiting", "ticket")
-TEXTS = ("ahead_text", "eta", "message", "site", "room", "keep", "heading", "lead")
+TEXTS = ("ahead_text", "eta", "message", "site", "room", "keep", "heading", "lead", "skip_cost")
 ADDRESSES = ("status_url", "leave_url", "check_url", "skip_url")
 OF_CONCERT = {".Position": "position", ".SkipURL": "skip_url"}
 KNOWN = (*NUMBERS, *TEXTS, *ADDRESSES)
-LIVE = frozenset({"position", "ahead", "waiting", "ahead_text", "eta"})
+LIVE = frozenset({"position", "ahead", "waiting", "ahead_text", "eta", "skip_cost"})
 """Kept up to date by the page's script where they stand in text."""
 SLOT_OF = {"room": "room_name", "check_url": "go"}
 

@@ -149,8 +149,25 @@ def closed_states() -> Mapping[str, tuple[str, str, str]]:
             _("Form not sent"),
             _("Your form was not sent"),
             _(
-                "Your time on the site ended before you sent the form. Go back in your browser "
-                "and copy what you wrote. Then wait for your turn and send it again."
+                "The site is very busy right now. Nothing was changed, and it is safe to send it"
+                " again: go back in your browser, wait a moment, and send it once more."
+            ),
+        ),
+        "shared": (
+            _("In use elsewhere"),
+            _("Your access is in use on another network"),
+            _(
+                "Two networks use the same access at this moment. If you have just changed your"
+                " connection, you are let in again in a moment. If not, join the line with a place"
+                " of your own."
+            ),
+        ),
+        "repost": (
+            _("One moment"),
+            _("One moment"),
+            _(
+                "Another site has sent you back here. If the page does not go on by itself, press"
+                " the button."
             ),
         ),
         "banned": (
@@ -229,6 +246,7 @@ def live_words() -> Mapping[str, str]:
         ),
         "rank": _("Your place moved back because people with priority joined the line."),
         "operator": _("Your place moved back because the operator changed the line."),
+        "paid": _("Your place moved back because somebody paid to go to the front."),
     }
 
 
@@ -243,6 +261,29 @@ def script_words() -> Mapping[str, str]:
         "offline": _("No connection at the moment. We keep trying; you need not reload."),
         "stale": _("This page may be an old copy. Reload it to see your real place."),
         "no_notice": _("Your browser does not allow notifications from this site."),
+    }
+
+
+def price_words() -> Mapping[str, str]:
+    """Give the words of the card that sells a place in front; `{price}` is filled later."""
+    return {
+        "buy": _("Skip the line for {price}"),
+        "buy_hint": _(
+            "You can pay to go to the front of the line. People who paid before you stay ahead of"
+            " you. The price holds for 10 minutes."
+        ),
+    }
+
+
+def helper_words() -> Mapping[str, str]:
+    """Give what the helper script of single-page applications says; it formats nothing itself."""
+    return {
+        "title": _("You are in line"),
+        "place": _("Your place in line: {count}."),
+        "wait": _("This page goes on by itself when it is your turn."),
+        "unsent": _("This was not sent"),
+        "ends": _("Your time on this site ends at {time}."),
+        "more": _("Stay longer"),
     }
 
 
@@ -261,6 +302,8 @@ def labels() -> Mapping[str, str]:
         "extend": _("I need more time"),
         "rejoin": _("Join the line again"),
         "retry": _("Try again"),
+        "join": _("Join the line"),
+        "go_on": _("Continue"),
         "elsewhere": _("Open in a new window"),
         "options": _("Settings"),
         "auto": _("Take me in automatically"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from queueing.pages.bundle import BundleError, PageBundle, RenderedPage
 from queueing.pages.languages import choose_language
-from queueing.pages.view import Eta, PageState, PageView
+from queueing.pages.view import Eta, PageState, PageView, Skip
 
 __all__ = [
     "BundleError",
@@ -16,5 +16,6 @@ __all__ = [
     "PageState",
     "PageView",
     "RenderedPage",
+    "Skip",
     "choose_language",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 
 from queueing.pages.phrasing import Phrasing
 from queueing.pages.slots import Node, SlotError, fill, split
-from queueing.pages.values import Wording, live_values, notice_values
+from queueing.pages.values import Wording, live_values, notice_values, repost_values
 from queueing.pages.view import IN_LINE, LIVE, PageState, PageView
 
 FORMAT = 1
@@ -34,19 +34,37 @@ class RenderedPage:
     headers: list[tuple[bytes, bytes]]
 
 
+HeaderLines = tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """A page's headers, by whether other sites may show it in a frame (WR-55)."""
+
+    own: HeaderLines
+    framed: HeaderLines
+
+    def of(self, view: PageView) -> list[tuple[bytes, bytes]]:
+        """Give a fresh list."""
+        return list(self.framed if view.embed else self.own)
+
+
 @dataclass(frozen=True, slots=True)
 class _Language:
     wording: Wording
     live: tuple[Node, ...]
     notice: tuple[Node, ...]
+    repost: tuple[Node, ...]
     script: str  # the words that the page's script needs, as JSON for a data block
+    helper: bytes  # the script that single-page applications load
+    policies: Policies
 
 
 @dataclass(frozen=True, slots=True)
 class _Template:
     nodes: tuple[Node, ...]
     language: str
-    headers: tuple[tuple[bytes, bytes], ...]
+    policies: Policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +74,7 @@ class PageBundle:
     digest: str
     languages: tuple[str, ...]
     _languages: Mapping[str, _Language]
-    _headers: Mapping[str, tuple[tuple[bytes, bytes], ...]]
+    _repost: Mapping[str, HeaderLines]
     _script: str
     _script_hash: str
     _template: _Template | None = None
@@ -72,7 +90,9 @@ class PageBundle:
             document: dict[str, Any] = json.loads(raw)
             if document.get("format") != FORMAT:
                 raise BundleError(f"format {document.get('format')!r} is not {FORMAT}")
-            csp = security_policy([document["script_hash"]], [document["style_hash"]])
+            again = security_policy(
+                [document["repost_hash"]], [document["style_hash"]], submits=False
+            )
             languages = {
                 code: _language(code, part, document)
                 for code, part in document["languages"].items()
@@ -90,7 +110,7 @@ class PageBundle:
             digest=digest(raw),
             languages=tuple(languages),
             _languages=languages,
-            _headers={code: page_headers(code, csp) for code in languages},
+            _repost={code: page_headers(code, again) for code in languages},
             _script=document["js"],
             _script_hash=document["script_hash"],
         )
@@ -106,22 +126,23 @@ class PageBundle:
         try:
             source: str = compiled["template"]
             nodes = split(source.replace("⟪js⟫", self._script))
-            csp = security_policy(
+            language = str(compiled["language"])
+            policies = _policies(
+                language,
                 [self._script_hash, *compiled["scripts"]],
                 compiled["styles"],
                 style_attributes=compiled["style_attributes"],
             )
-            language = str(compiled["language"])
         except (KeyError, TypeError, AttributeError, SlotError) as error:
             raise BundleError(f"the template is not a compiled one: {error!r}") from error
         return PageBundle(
             digest=self.digest,
             languages=self.languages,
             _languages=self._languages,
-            _headers=self._headers,
+            _repost=self._repost,
             _script=self._script,
             _script_hash=self._script_hash,
-            _template=_Template(nodes, language, page_headers(language, csp)),
+            _template=_Template(nodes, language, policies),
         )
 
     def render(self, view: PageView, language: str) -> RenderedPage:
@@ -130,11 +151,19 @@ class PageBundle:
             return self._render_template(self._template, view, language)
         code = language if language in self._languages else self.languages[0]
         part = self._languages[code]
+        if view.state is PageState.REPOST:
+            text = fill(part.repost, repost_values(view, part.wording))
+            return RenderedPage(text.encode(), list(self._repost[code]))
         if view.state in LIVE:
             text = fill(part.live, live_values(view, part.wording))
         else:
             text = fill(part.notice, notice_values(view, part.wording))
-        return RenderedPage(text.encode(), list(self._headers[code]))
+        return RenderedPage(text.encode(), part.policies.of(view))
+
+    def helper(self, language: str) -> bytes:
+        """Give the script that single-page applications load, with a language's words."""
+        code = language if language in self._languages else self.languages[0]
+        return self._languages[code].helper
 
     def _render_template(self, template: _Template, view: PageView, language: str) -> RenderedPage:
         for code in (template.language, template.language.partition("-")[0], language):
@@ -147,7 +176,7 @@ class PageBundle:
             "w": part.script,
             "room_name": escape(view.room or view.site),
         }
-        return RenderedPage(fill(template.nodes, values).encode(), list(template.headers))
+        return RenderedPage(fill(template.nodes, values).encode(), template.policies.of(view))
 
 
 def digest(raw: bytes) -> str:
@@ -161,21 +190,42 @@ def data_block(text: str) -> str:
 
 
 def security_policy(
-    scripts: list[str], styles: list[str], *, style_attributes: bool = False
+    scripts: list[str],
+    styles: list[str],
+    *,
+    style_attributes: bool = False,
+    submits: bool = True,
+    ancestors: str = "'self'",
 ) -> str:
-    """Give the page's own policy: nothing from elsewhere, inline parts only by their hashes."""
+    """Give the page's own policy: nothing from elsewhere, inline parts only by their hashes.
+
+    `submits=False` leaves `form-action` out: Chromium applies it also to where the answer of a form
+    redirects to, and that is the site's to say.
+    """
     attributes = "'unsafe-hashes' " if style_attributes else ""
     style = " ".join(f"'{value}'" for value in styles)
     script = " ".join(f"'{value}'" for value in scripts)
+    form = "form-action 'self'; " if submits else ""
     return (
         "default-src 'none'; "
         f"style-src {attributes}{style or chr(39) + 'none' + chr(39)}; script-src {script}; "
-        "img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-        "frame-ancestors 'self'"
+        f"img-src data:; connect-src 'self'; {form}base-uri 'none'; frame-ancestors {ancestors}"
     )
 
 
-def page_headers(language: str, csp: str) -> tuple[tuple[bytes, bytes], ...]:
+def _policies(
+    language: str, scripts: list[str], styles: list[str], *, style_attributes: bool = False
+) -> Policies:
+    def lines(ancestors: str) -> HeaderLines:
+        csp = security_policy(
+            scripts, styles, style_attributes=style_attributes, ancestors=ancestors
+        )
+        return page_headers(language, csp)
+
+    return Policies(own=lines("'self'"), framed=lines("*"))
+
+
+def page_headers(language: str, csp: str) -> HeaderLines:
     """Give every header that belongs to a page, whatever its state (WR-41)."""
     pairs = (
         ("content-type", "text/html; charset=utf-8"),
@@ -192,7 +242,12 @@ def page_headers(language: str, csp: str) -> tuple[tuple[bytes, bytes], ...]:
 
 def _language(code: str, part: Mapping[str, Any], document: Mapping[str, Any]) -> _Language:
     script = data_block(part["script"])
-    once = {"⟪css⟫": document["css"], "⟪js⟫": document["js"], "⟪w⟫": script}
+    once = {
+        "⟪css⟫": document["css"],
+        "⟪js⟫": document["js"],
+        "⟪w⟫": script,
+        "⟪repost⟫": document["repost"],
+    }
 
     def page(name: str) -> tuple[Node, ...]:
         text: str = part["pages"][name]
@@ -208,5 +263,14 @@ def _language(code: str, part: Mapping[str, Any], document: Mapping[str, Any]) -
         },
         words={key: escape(text) for key, text in part["words"].items()},
         ahead={key: escape(text) for key, text in part["plurals"]["ahead"].items()},
+        buy=escape(part["price"]["buy"]),
     )
-    return _Language(wording, page("live"), page("notice"), script)
+    return _Language(
+        wording=wording,
+        live=page("live"),
+        notice=page("notice"),
+        repost=page("repost"),
+        script=script,
+        helper=document["helper"].replace("⟪words⟫", part["helper"]).encode(),
+        policies=_policies(code, [document["script_hash"]], [document["style_hash"]]),
+    )

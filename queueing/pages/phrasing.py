@@ -5,11 +5,17 @@ Pure. The page's script says the same things with `Intl`; a test holds the two t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from babel import Locale
+from babel.numbers import format_currency
+
+_TOUCHING = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+"""Where a currency's letters touch a digit; CLDR's currencySpacing, which Babel does not apply."""
 
 
 class Phrasing:
@@ -23,13 +29,26 @@ class Phrasing:
         self._ungrouped_below = 10 ** (3 + int(data["min_group"]) - 1)
         self._units: Mapping[str, Mapping[str, str]] = data["units"]
         self._join: str = data["join"]
-        rule = Locale.parse(code.replace("-", "_")).plural_form
-        self.category = lru_cache(maxsize=8192)(rule)
+        self._locale = Locale.parse(code.replace("-", "_"))
+        self.category = lru_cache(maxsize=8192)(self._locale.plural_form)
 
     def number(self, value: int) -> str:
         """Write a whole number with the language's digits and grouping."""
         text = str(value) if value < self._ungrouped_below else f"{value:,}"
         text = text.replace(",", self._group)
+        return text if self._plain else text.translate(self._digits)
+
+    def money(self, amount: str, currency: str) -> str:
+        """Write a decimal amount of an ISO 4217 currency: `€1,234.50`, `1.234,50 €`."""
+        value = Decimal(amount)
+        text = format_currency(
+            value,
+            currency,
+            locale=self._locale,
+            group_separator=value >= self._ungrouped_below,
+            numbering_system="default",
+        )
+        text = _TOUCHING.sub("\u00a0", text)
         return text if self._plain else text.translate(self._digits)
 
     def plural(self, forms: Mapping[str, str], value: int) -> str:

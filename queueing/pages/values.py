@@ -34,6 +34,7 @@ class Wording:
     states: Mapping[str, tuple[str, ...]]  # title, heading, text
     words: Mapping[str, str]
     ahead: Mapping[str, str]
+    buy: str  # with a {price}
 
     def say(self, key: str, time: str) -> str:
         """Put a duration into a sentence."""
@@ -53,6 +54,7 @@ def live_values(view: PageView, wording: Wording) -> dict[str, str]:
         _line_values(values, view, wording)
         if view.reason:
             values["reason"] = wording.words[view.reason]
+        _price_values(values, view, wording)
     elif state is PageState.GRANTED:
         values["granted"] = "1"
         values["claim"] = wording.say("claim", phrasing.span(view.claim_s))
@@ -83,6 +85,8 @@ def notice_values(view: PageView, wording: Wording) -> dict[str, str]:
         values["retry"] = "1"
     if view.state is PageState.COOKIES:
         values["elsewhere"] = "1"
+    if view.state is PageState.SHARED:
+        values["join_url"] = escape(view.rejoin_url)
     data = {"state": view.state, "go": local_address(view.continue_url), "unsafe": view.unsafe}
     if view.state in RETRYING:
         data["retry"] = wait
@@ -102,6 +106,31 @@ _HOPELESS = frozenset(
 """Trying the same again cannot help, so no button offers it."""
 
 
+def repost_values(view: PageView, wording: Wording) -> dict[str, str]:
+    """Fill the page that sends a form once more, as this site's own (WR-47)."""
+    fields = [
+        f'<input type="hidden" name="{_attribute(name)}" value="{_attribute(value)}">'
+        for name, value in view.fields
+    ]
+    return _common(view, wording) | {"fields": "\n".join(fields)}
+
+
+def _attribute(text: str) -> str:
+    # A browser would read a bare CR as LF (HTML, 13.2.3.5).
+    return escape(text).replace("\r", "&#13;").replace("\n", "&#10;")
+
+
+def _price_values(values: dict[str, str], view: PageView, wording: Wording) -> None:
+    if not view.sells:
+        return
+    values["sells"] = "1"
+    if view.skip is not None:
+        price = wording.phrasing.money(view.skip.cost, view.skip.currency)
+        values["skip_url"] = escape(view.skip.url)
+        values["skip_cost"] = escape(price)
+        values["buy"] = wording.buy.replace("{price}", escape(price))
+
+
 def _common(view: PageView, wording: Wording) -> dict[str, str]:
     title, heading, lead = wording.states[view.state]
     site = escape(view.site or view.room)
@@ -116,7 +145,8 @@ def _common(view: PageView, wording: Wording) -> dict[str, str]:
         "message": escape(view.message),
         "go": escape(local_address(view.continue_url)),
         "language_url": escape(view.language_url),
-        "unsafe": "1" if view.unsafe else "",
+        # The page of an unsent form says so in its heading.
+        "unsafe": "1" if view.unsafe and view.state is not PageState.UNSENT_FORM else "",
     }
 
 
@@ -180,4 +210,6 @@ def _data(view: PageView) -> str:
         "go": local_address(view.continue_url),
         "unsafe": view.unsafe,
     }
+    if view.skip is not None:
+        document["skip"] = view.skip.url
     return json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")

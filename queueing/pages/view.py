@@ -33,6 +33,8 @@ class PageState(StrEnum):
     LIMITED = "limited"
     NOT_SENT = "not_sent"
     UNSENT_FORM = "unsent_form"
+    SHARED = "shared"
+    REPOST = "repost"  # passes another site's form on once more, as our own (WR-47)
     BANNED = "banned"
     BLOCKED = "blocked"
     BAD_REQUEST = "bad_request"
@@ -59,7 +61,15 @@ REJOINABLE = frozenset({PageState.MISSED, PageState.RESET, PageState.LEFT})
 
 LIVE = IN_LINE | REJOINABLE | {PageState.GRANTED}
 
-RETRYING = frozenset({PageState.FULL, PageState.BUSY, PageState.STORE_DOWN, PageState.LIMITED})
+RETRYING = frozenset(
+    {
+        PageState.FULL,
+        PageState.BUSY,
+        PageState.STORE_DOWN,
+        PageState.LIMITED,
+        PageState.SHARED,
+    }
+)
 """Notices that look again by themselves after `retry_after_s`."""
 
 
@@ -70,6 +80,15 @@ class Eta:
     p10: float
     p50: float
     p90: float
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """What it costs this visitor to go to the front now, and where that is paid."""
+
+    cost: str  # decimal, in the currency's main unit
+    currency: str  # ISO 4217
+    url: str  # the payment page, with the offer in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +126,10 @@ class PageView:
     refresh_url: str = ""
     unsafe: bool = False  # the request was a POST or the like, and was not forwarded
     incident: str = ""  # request id, also in the log
+    sells: bool = False  # the front of the line is for sale to this visitor: a place for the card
+    skip: Skip | None = None  # what is on the card at the moment
+    embed: bool = False  # other sites may show the page in a frame (WR-55)
+    fields: tuple[tuple[str, str], ...] = ()  # REPOST: the form's fields in their order
 
 
 def local_address(address: str) -> str:

@@ -168,6 +168,7 @@ const line = (j) => {
   if (old && place > old) { put($("why"), w[j.reason] || ""); show("why", !!w[j.reason]); }
   else if (place < old) show("why", false);
   headline();
+  price(j);
   const b = j.eta ? BUCKETS.findIndex((x) => j.eta.p50 < x) : -2;
   const mile = MILES.some((m) => before > m && ahead <= m);
   const past = Date.now() - saidAt;
@@ -177,6 +178,17 @@ const line = (j) => {
     const lead = place > 0 ? at2(place) + " " + aheadText(ahead) : w.states[state][1];
     say(lead + " " + at(w.say_wait, etaText(j.eta)) + risen);
   }
+};
+// The offer in the address holds ten minutes, so each answer brings a new one.
+const price = (j) => {
+  const to = /^(https?:\/\/|\/(?![\/\\]))/i.test(j.skip_url) ? j.skip_url : "", card = $("skip");
+  if (to && d.skip) document.querySelectorAll("a").forEach((a) => { if (a.getAttribute("href") === d.skip) a.href = to; });
+  if (to) d.skip = to;
+  show("skip", !!to);
+  if (!to) return;
+  const money = make(() => new Intl.NumberFormat(w.tag, { style: "currency", currency: j.skip_currency }).format(j.skip_cost), j.skip_cost + " " + j.skip_currency);
+  fill("skip_cost", money);
+  if (card) { put($("buy"), card.dataset.buy.replace("{price}", money)); $("buy").href = to; }
 };
 const at2 = (place) => w.say_place.replace("{count}", num(place));
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queueing.page_builder import build_bundle, csp_hash
-from queueing.pages import BundleError, Eta, PageBundle, PageState, PageView
+from queueing.pages import BundleError, Eta, PageBundle, PageState, PageView, Skip
 from queueing.pages.view import IN_LINE, local_address
 from queueing.places import Reason
 from tests.support.page_server import waiting_view
@@ -215,8 +215,10 @@ def test_wr_52_a_page_is_self_contained_small_and_under_its_own_policy(
     csp = dict(page.headers)[b"content-security-policy"].decode()
     assert csp.startswith("default-src 'none'; ")
     assert "unsafe-inline" not in csp
-    for part in ("connect-src 'self'", "form-action 'self'", "base-uri 'none'"):
+    for part in ("connect-src 'self'", "base-uri 'none'", "frame-ancestors 'self'"):
         assert part in csp
+    # Chromium applies form-action also to where a form's answer redirects to.
+    assert ("form-action 'self'" in csp) == (state is not PageState.REPOST)
     styles = re.findall("<style>(.*?)</style>", text, re.DOTALL)
     scripts = re.findall("<script>(.*?)</script>", text, re.DOTALL)
     assert len(styles) == len(scripts) == 1
@@ -236,10 +238,14 @@ HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> �
 def test_nothing_an_operator_or_visitor_writes_becomes_markup(
     bundle: PageBundle, state: PageState
 ) -> None:
-    clean = body(bundle, state=state, room="x")
+    card = {"sells": True, "skip": Skip("1", "EUR", "/x"), "fields": (("a", "b"),)}
+    clean = body(bundle, state=state, room="x", **card)
     page = body(
         bundle,
         state=state,
+        sells=True,
+        skip=Skip("1", HOSTILE[:3], "/" + HOSTILE),
+        fields=((HOSTILE, HOSTILE),),
         site=HOSTILE,
         room="x" + HOSTILE,
         message=HOSTILE,
@@ -254,9 +260,10 @@ def test_nothing_an_operator_or_visitor_writes_becomes_markup(
         refresh_url="/" + HOSTILE,
     )
     assert [t for t, _ in Outline(page).tags] == [t for t, _ in Outline(clean).tags]
-    block = re.search('<script type="application/json" id="d">(.*?)</script>', page)
-    assert block
-    assert json.loads(block[1])["state"] == state
+    if state is not PageState.REPOST:
+        block = re.search('<script type="application/json" id="d">(.*?)</script>', page)
+        assert block
+        assert json.loads(block[1])["state"] == state
 
 
 @pytest.mark.parametrize(
@@ -328,6 +335,87 @@ def test_wr_75n_every_state_can_be_left_or_answered_without_javascript(
     assert [a["href"] for a in Outline(granted).all("a") if a.get("id") == "enter"] == [
         "/shop?item=1"
     ]
+
+
+@pytest.mark.parametrize(
+    ("language", "cost", "currency", "expected"),
+    [
+        ("en", "1234.50", "EUR", "Skip the line for €1,234.50"),
+        ("en", "1.234", "KWD", "Skip the line for KWD\u00a01.234"),
+        ("de", "1234.50", "EUR", "Für 1.234,50\u00a0€ nach vorn"),
+        ("fr", "12.50", "CHF", "Passer devant pour 12,50\u00a0CHF"),
+        ("es", "1234.50", "EUR", "Pasar al frente por 1234,50\u00a0€"),
+        ("ja", "1250", "JPY", "￥1,250で列の先頭に進む"),
+        ("ar", "12.50", "USD", "تجاوز الطابور مقابل \u200f١٢٫٥٠\u00a0US$"),
+    ],
+)
+def test_the_card_names_the_price_as_the_language_writes_money_and_is_a_plain_link(
+    bundle: PageBundle, language: str, cost: str, currency: str, expected: str
+) -> None:
+    skip = Skip(cost, currency, "https://pay.example/?a=1&offer=T")
+    page = body(bundle, language, sells=True, skip=skip)
+    card = re.search('<section id="skip" (.*?)</section>', page, re.DOTALL)
+    assert card
+    assert " hidden" not in card[1].partition(">")[0]
+    link = Outline(card[1]).all("a")[0]
+    assert link["href"] == skip.url
+    assert expected in html.unescape(card[1])
+    whole = bundle.render(waiting_view(sells=True, skip=skip, reason=Reason.PAID), language)
+    assert len(gzip.compress(whole.body)) <= 14 * 1024
+
+
+@pytest.mark.parametrize("state", list(PageState))
+def test_without_a_price_nothing_of_the_card_is_on_a_page(
+    bundle: PageBundle, state: PageState
+) -> None:
+    page = body(bundle, state=state)
+    without_script = page.replace(re.findall("<script>(.*?)</script>", page, re.DOTALL)[0], "")
+    assert "skip" not in without_script.replace(re.findall("<style>(.*?)</style>", page)[0], "")
+    assert "Skip" not in page
+    offered = Skip("1.00", "EUR", "/pay?offer=T")
+    assert body(bundle, state=state, skip=offered, sells=state in IN_LINE).count('id="skip"') == (
+        state in IN_LINE
+    )
+
+
+def test_a_room_that_sells_but_has_no_price_now_keeps_the_card_hidden(bundle: PageBundle) -> None:
+    assert re.search('<section id="skip"[^>]* hidden>', body(bundle, sells=True))
+
+
+def test_wr_27_an_unsent_form_is_told_that_it_is_safe_to_send_it_again(bundle: PageBundle) -> None:
+    page = body(bundle, state=PageState.UNSENT_FORM, unsafe=True)
+    assert '<h1 id="h">Your form was not sent</h1>' in page
+    assert "safe to send it again" in page
+    assert "http-equiv" not in page
+
+
+def test_wr_35_a_shared_pass_offers_a_place_of_ones_own(bundle: PageBundle) -> None:
+    page = body(bundle, state=PageState.SHARED)
+    assert [f["action"] for f in Outline(page).all("form")] == ["/__corvus/wr/main/rejoin"]
+    assert "Join the line" in page
+
+
+def test_wr_47_a_form_is_passed_on_with_the_very_same_fields(bundle: PageBundle) -> None:
+    fields = (("PaRes", 'a"b<c>&amp;'), ("MD", "line\r\nnext ⟪w⟫"), ("MD", ""), ("submit", "é"))
+    page = bundle.render(waiting_view(state=PageState.REPOST, fields=fields), "en")
+    outline = Outline(page.body.decode())
+    hidden = [(i["name"], i["value"]) for i in outline.all("input")]
+    assert hidden == [*fields]
+    form = outline.all("form")[0]
+    assert (form["method"], form["action"]) == ("post", "/shop?item=1")
+    assert outline.all("button")
+    assert b"noscript" not in page.body
+
+
+def test_wr_55_other_sites_may_frame_a_page_only_where_the_room_is_for_that(
+    bundle: PageBundle,
+) -> None:
+    for state in (PageState.WAITING, PageState.COOKIES, PageState.GRANTED):
+        own = dict(bundle.render(waiting_view(state=state), "en").headers)
+        framed = dict(bundle.render(waiting_view(state=state, embed=True), "en").headers)
+        assert own[b"content-security-policy"].endswith(b"frame-ancestors 'self'")
+        assert framed[b"content-security-policy"].endswith(b"frame-ancestors *")
+        assert b"x-frame-options" not in framed
 
 
 def test_an_unsafe_method_is_told_that_nothing_was_sent(bundle: PageBundle) -> None:
