@@ -17,16 +17,19 @@ import structlog
 
 from proxy.gateway import endpoints
 from proxy.gateway.access_log import AccessLog
+from proxy.gateway.admission import Entry
 from proxy.gateway.answers import Answer, plain
+from proxy.gateway.assets import serve_asset, serve_public_asset
 from proxy.gateway.decide import BadRequest, BanPath, Reserved, ToOrigin, UnknownHost, decide
 from proxy.gateway.errors import error_answer
 from proxy.gateway.exchange import Exchange, read_exchange
 from proxy.gateway.forward import AnswerCut, Receive, Send
 from proxy.gateway.passage import Passage, Sent, send_answer
 from proxy.gateway.resources import GatewayEnvironment, InForce, Resources, open_resources
-from proxy.gateway.rooms import Entry, Refusal
 from proxy.gateway.snapshot import Snapshot
+from proxy.gateway.streams import serve_stream
 from proxy.gateway.tiers import Tier
+from proxy.gateway.visits import serve_page
 from queueing.pages import PageState
 
 log = structlog.get_logger("corvus.gateway")
@@ -130,19 +133,11 @@ class Gateway:
         route = decide(exchange, in_force.plan)
         passage = Passage(scope, receive, sent, resources, in_force, exchange)
         match route:
-            case ToOrigin(site, room_id, reason, tier) if not room_id or tier <= Tier.PUBLIC_ASSET:
-                now_ms = resources.clock.now_ms()
-                resources.sessions.note(exchange, site, in_force.plan.snapshot.rooms, now_ms)
-                await passage.forward(site, Entry(reason=reason), None)
-                return reason
-            case ToOrigin(site, room_id, _) if room_id is not None:
-                live = resources.live[room_id]
-                decision = await in_force.rooms.admit(exchange, site, live)
-                if isinstance(decision, Refusal):
-                    await passage.answer(decision.answer, decision.reason)
-                else:
-                    await passage.forward(site, decision, live)
-                return decision.reason
+            case ToOrigin():
+                return await serve(passage, route)
+            case BanPath():
+                resources.counters["ban_path"] += 1
+                await passage.answer(_error(in_force, exchange, PageState.BLOCKED), route.reason)
             case Reserved():
                 answer = await endpoints.reserved(
                     exchange, in_force.rooms, resources.live, resources.operations()
@@ -152,13 +147,30 @@ class Gateway:
                 await passage.answer(
                     _error(in_force, exchange, PageState.BAD_REQUEST), route.reason
                 )
-            case UnknownHost() | BanPath():
+            case UnknownHost():
                 await passage.answer(_error(in_force, exchange, PageState.NOT_FOUND), route.reason)
         return route.reason
 
     async def _fail(self, scope: Scope, sent: Sent, in_force: InForce, exchange: Exchange) -> None:
         answer = _error(in_force, exchange, PageState.SERVER_ERROR)
         await send_answer(scope, sent, answer, method=exchange.method)
+
+
+async def serve(passage: Passage, route: ToOrigin) -> str:
+    """Serve what belongs to an origin as its tier wants it; gives the decision's reason."""
+    match route.tier:
+        case Tier.ASSET:
+            return await serve_asset(passage, route)
+        case Tier.PUBLIC_ASSET:
+            return await serve_public_asset(passage, route)
+        case Tier.STREAM:
+            return await serve_stream(passage, route)
+        case Tier.PAGE if route.room is not None:
+            return await serve_page(passage, route, route.room)
+    resources, rooms = passage.resources, passage.in_force.plan.snapshot.rooms
+    resources.sessions.note(passage.exchange, route.site, rooms, resources.clock.now_ms())
+    await passage.forward(route.site, Entry(reason=route.reason, tier=route.tier), None)
+    return route.reason
 
 
 def _without_configuration(scope: Scope) -> Answer:

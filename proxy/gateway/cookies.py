@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.snapshot import GatewaySettings
-from queueing.config import RoomConfig, RoomId
+from queueing.config import RoomConfig
 from queueing.passes import Credential, Keyring, Kind, cookie_name
+from queueing.ranks import RankGrant, rank_cookie_name, sign_rank
 
 IDENTITY_S = 24 * 3600
 """How long the browser keeps an admitted visitor's cookie: long after the slot, since an expired
@@ -18,27 +19,50 @@ _PREFERENCE_S = 365 * 24 * 3600
 
 
 def pass_cookie(
-    exchange: Exchange, settings: GatewaySettings, keys: Keyring, credential: Credential
+    exchange: Exchange,
+    settings: GatewaySettings,
+    keys: Keyring,
+    room: RoomConfig,
+    credential: Credential,
 ) -> Headers:
     """Hand out a signed credential."""
     if credential.kind is Kind.QUEUED:
         max_age = max(1, (credential.exp_ms - credential.iat_ms) // 1000)
     else:
         max_age = IDENTITY_S
-    name = cookie_name(credential.room)
-    return _set_cookie(exchange, settings, name, keys.sign(credential), max_age)
+    value = keys.sign(credential)
+    return _set_cookie(exchange, settings, cookie_name(room.id), value, max_age, embed=room.embed)
 
 
-def forget_cookie(exchange: Exchange, settings: GatewaySettings, room: RoomId) -> Headers:
+def forget_cookie(exchange: Exchange, settings: GatewaySettings, room: RoomConfig) -> Headers:
     """Take the room's cookie back."""
-    return _set_cookie(exchange, settings, cookie_name(room), "", 0)
+    return _set_cookie(exchange, settings, cookie_name(room.id), "", 0, embed=room.embed)
+
+
+def rank_cookie(
+    exchange: Exchange,
+    settings: GatewaySettings,
+    keys: Keyring,
+    room: RoomConfig,
+    grant: RankGrant,
+    now_ms: int,
+) -> Headers:
+    """Hand out a signed rank for as long as it lasts."""
+    max_age = max(1, (grant.exp_ms - now_ms) // 1000)
+    name, value = rank_cookie_name(room.id), sign_rank(keys, grant)
+    return _set_cookie(exchange, settings, name, value, max_age, embed=room.embed)
+
+
+def forget_rank(exchange: Exchange, settings: GatewaySettings, room: RoomConfig) -> Headers:
+    """Take the visitor's rank back."""
+    return _set_cookie(exchange, settings, rank_cookie_name(room.id), "", 0, embed=room.embed)
 
 
 def preference_cookie(
-    exchange: Exchange, settings: GatewaySettings, name: str, value: str
+    exchange: Exchange, settings: GatewaySettings, name: str, value: str, *, embed: bool = False
 ) -> Headers:
     """Remember a choice made on a visitor page (language, refresh)."""
-    return _set_cookie(exchange, settings, name, value, _PREFERENCE_S)
+    return _set_cookie(exchange, settings, name, value, _PREFERENCE_S, embed=embed)
 
 
 def queued_life_ms(room: RoomConfig) -> int:
@@ -59,18 +83,29 @@ def cannot_be_set(exchange: Exchange, settings: GatewaySettings) -> bool:
 
 
 def _set_cookie(
-    exchange: Exchange, settings: GatewaySettings, name: str, value: str, max_age: int
+    exchange: Exchange,
+    settings: GatewaySettings,
+    name: str,
+    value: str,
+    max_age: int,
+    *,
+    embed: bool,
 ) -> Headers:
-    """Give the cookie, and its twin for the gateway's own addresses where its path is another."""
+    """Give the cookie, and its twin for the gateway's own addresses where its path is another.
+
+    In another site's frame browsers keep only a cookie that says so, and only over HTTPS (WR-55).
+    """
     paths = [settings.cookie_path]
     if settings.cookie_path != "/":
         paths.append("/__corvus/")
     rest = [f"Max-Age={max_age}"]
     if settings.cookie_domain:
         rest.append(f"Domain={settings.cookie_domain}")
-    if settings.secure_cookie or exchange.scheme == "https":
+    secure = settings.secure_cookie or exchange.scheme == "https"
+    if secure:
         rest.append("Secure")
-    rest += ["HttpOnly", "SameSite=Lax"]
+    rest.append("HttpOnly")
+    rest += ["SameSite=None", "Partitioned"] if embed and secure else ["SameSite=Lax"]
     return [
         (b"set-cookie", "; ".join([f"{name}={value}", f"Path={path}", *rest]).encode("latin-1"))
         for path in paths

@@ -1,4 +1,4 @@
-"""The gateway's own error answers: 400, 404, 502, 504, 500 as page or JSON. Pure."""
+"""The gateway's own error answers: 400, 403, 404, 502, 504, 500 as page or JSON. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from queueing.pages import PageBundle, PageState, PageView
 
 _WORDS = {
     PageState.BAD_REQUEST: (400, "bad request"),
+    PageState.BLOCKED: (403, "blocked"),
     PageState.NOT_FOUND: (404, "unknown host"),
     PageState.SERVER_ERROR: (500, "internal error"),
     PageState.BAD_GATEWAY: (502, "origin unreachable"),

@@ -103,7 +103,10 @@ def gate(
     if _is_marked(exchange) and exchange.is_safe and exchange.is_navigation:
         return CleanUrl(clean_url(exchange))
     if outage_since_ms is not None:
-        if was_valid(credential, outage_since_ms, network=network, revoked=revoked):
+        # Unit `requests`: a pass holds no slot, so no page without the store (decision 0012).
+        if room.unit is Unit.VISITORS and was_valid(
+            credential, outage_since_ms, network=network, revoked=revoked
+        ):
             return PassThrough(VALID_IN_OUTAGE, credential)
     elif _is_fresh(credential, room, now_ms) and was_valid(
         credential, now_ms, network=network, revoked=revoked

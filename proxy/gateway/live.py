@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import exp
 
 from proxy.gateway.gate import Revocations
+from proxy.gateway.lane import Lane
 from queueing.config import RoomConfig, RoomId, VisitorId
 from queueing.places import Tick
 
@@ -65,6 +66,7 @@ class LiveRoom:
     used_at: float = 0.0  # monotonic: when it was looked at last
     preflight_tokens: float = 0.0
     preflight_at: float = 0.0
+    lane: Lane = field(default_factory=Lane)  # this process's requests that wait for a lane slot
 
     @property
     def id(self) -> RoomId:
@@ -94,6 +96,17 @@ class LiveRoom:
         weight = 1 - exp((self.used_at - now) / _SMOOTH_S)
         self.utilization += (used - self.utilization) * weight
         self.used_at = now
+
+    @property
+    def known_until_ms(self) -> int:
+        """Up to when (store time) this process knows every revocation; 0 = not at all.
+
+        What is signed here without asking the store is dated so, that a revocation that is still
+        on its way makes it old, too.
+        """
+        if self.tick is None or self.journal < self.tick.journal:
+            return 0
+        return self.tick.now_ms
 
     def is_news(self, event: str) -> bool:
         """Count what operators are to hear once a configuration, not once a visitor; whether this
