@@ -13,28 +13,30 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from queueing.config import Mode, OnOutage, RoomConfig, RoomId, Unit
+from queueing.config import Mode, OnOutage, Order, RoomConfig, RoomId, Unit
+from queueing.places import Reason, State
 from tests.support.room_driver import RoomDriver, Wire
 from tests.support.valkey import running_valkey
 
-SIDS = [f"visitor-{number:08d}" for number in range(14)]
+SIDS = [f"visitor-{number:08d}" for number in range(12)]
 LEASES = [f"lease-{number:010d}" for number in range(6)]
 CLIENTS = ["192.0.2.1", "2001:db8:1:2::/64"]
+NETWORKS = ["", "192.0.2.0/24", "198.51.100.0/24"]
 JUMPS = [0, 1, 20, 200, 999, 1000, 1001, 3000, 5000, 5001, 8000, -2000, 60_000]
 
 
 def random_config(chance: random.Random, version: int) -> RoomConfig:
     """Draw a small room; its clocks are short, so that everything falls due often."""
-    unit = chance.choice(list(Unit))
     return RoomConfig(
         id=RoomId("soak"),
         version=version,
         mode=chance.choices(list(Mode), [12, 1, 1, 1, 1])[0],
-        unit=unit,
+        unit=chance.choice(list(Unit)),
         capacity=chance.choice([0, 1, 1, 2, 3, 5, 9]),
         rate=chance.choice([0, 0, 1, 2, 5]),
         active_ttl_ms=chance.choice([2_000, 9_000, 30_000]),
         absolute_ttl_ms=chance.choice([0, 0, 40_000]),
+        refresh_ms=chance.choice([1_000, 4_000]),
         grant_ttl_ms=chance.choice([1_000, 6_000]),
         queue_ttl_ms=chance.choice([2_000, 10_000, 30_000]),
         return_window_ms=chance.choice([30_000, 60_000]),
@@ -42,6 +44,14 @@ def random_config(chance: random.Random, version: int) -> RoomConfig:
         entries_per_minute=chance.choice([0, 5, 1000]),
         polls_per_second=chance.choice([1, 3]),
         on_outage=chance.choice([OnOutage.CLOSED, OnOutage.CLOSED, OnOutage.OPEN]),
+        lease_ttl_ms=chance.choice([2_000, 10_000]),
+        priority_cap=chance.choice([0, 0, 1, 3]),
+        lane_rank=chance.choice([1, 3, 5, 7]),
+        priority_wait_ms=chance.choice([0, 1_000, 5_000]),
+        priority_forms=chance.random() < 0.8,
+        order=chance.choice(list(Order)),
+        max_overtake=chance.choice([0, 1, 30, 50, 90]),
+        share_guard=chance.random() < 0.3,
     )
 
 
@@ -53,17 +63,22 @@ class Storm:
         self.driver = RoomDriver(wire, random_config(self.chance, 1))
         self.shown: dict[str, int] = {}
         self.tickets: dict[str, int] = {}
+        self.ranks = {sid: self.chance.choice([0, 0, 0, 1, 2, 4, 6]) for sid in SIDS}
+        self.in_the_lane: list[str] = []  # whose gateway is alive and asks again
+        self.payments = 0
         self._acts: list[tuple[int, Callable[[], object]]] = [
-            (30, self.enter),
-            (30, self.poll),
+            (34, self.enter),
+            (26, self.poll),
             (6, self.heartbeat),
+            (6, self.ask_the_lane),
             (8, self.release),
-            (14, lambda: self.driver.whole("tick")),
+            (12, lambda: self.driver.whole("tick")),
             (3, lambda: self.driver.act("leave", self.sid())),
             (4, lambda: self.driver.act("beacon", self.sid())),
             (3, lambda: self.driver.extend(self.sid())),
             (2, lambda: self.driver.act("adopt", self.sid())),
             (2, lambda: self.driver.act("promote", self.sid())),
+            (3, self.advance),
             (1, lambda: self.driver.act("remove", self.sid())),
             (1, lambda: self.driver.act("expel", self.sid())),
             (1, self.rare),
@@ -86,11 +101,13 @@ class Storm:
             act()
 
     def enter(self) -> None:
-        """Let somebody ask to come in, in unit `requests` mostly with a lease."""
-        sid = self.sid()
+        """Let somebody ask to come in: a page or a form, which may wait for the lane."""
+        sid, form = self.sid(), self.chance.random() < 0.25
         lease = ""
-        if self.driver.config.unit is Unit.REQUESTS and self.chance.random() < 0.9:
+        if form or (self.driver.config.unit is Unit.REQUESTS and self.chance.random() < 0.9):
             lease = self.chance.choice(LEASES)
+        if self.chance.random() < 0.05:
+            self.ranks[sid] = self.chance.randrange(7)
         place = self.driver.enter(
             sid,
             client=self.chance.choice(CLIENTS),
@@ -99,8 +116,20 @@ class Storm:
             shown=self.shown.get(sid, 0),
             lease=lease,
             exempt=self.chance.random() < 0.2,
+            rank=self.ranks[sid],
+            form=form,
+            lane_wait=self.chance.random() < 0.7,
+            network=self.chance.choice(NETWORKS),
         )
         self._note(sid, place.ticket, place.ahead)
+        if place.state is State.LANE and self.chance.random() < 0.7:  # else its gateway dies
+            self.in_the_lane += [sid, lease] if lease else [sid]
+
+    def ask_the_lane(self) -> None:
+        """Let a gateway ask what became of those who wait for the lane."""
+        holders = self.in_the_lane[:3] + self.chance.sample(SIDS + LEASES, 2)
+        news = dict(zip(holders, self.driver.lane(holders), strict=True))
+        self.in_the_lane = [h for h in self.in_the_lane if news.get(h, 1) == 1][-6:]
 
     def poll(self) -> None:
         """Let somebody's page ask how things stand."""
@@ -109,6 +138,20 @@ class Storm:
             sid, iat_ms=self._iat(), ticket=self.tickets.get(sid, 0), shown=self.shown.get(sid, 0)
         )
         self._note(sid, place.ticket, place.ahead)
+
+    def advance(self) -> None:
+        """Move somebody to the front: paid for, delivered twice perhaps, or by an operator."""
+        paid = self.chance.random() < 0.7
+        if paid and (not self.payments or self.chance.random() < 0.7):
+            self.payments += 1
+        self.driver.advance(
+            self.sid(),
+            Reason.PAID if paid else Reason.OPERATOR,
+            payment=f"payment-{self.chance.randint(max(1, self.payments - 2), self.payments)}"
+            if paid
+            else "",
+            vip_ms=self.chance.choice([0, 0, 10_000, 90_000]),
+        )
 
     def _iat(self) -> int:
         return self.driver.now - (500_000 if self.chance.random() < 0.05 else 0)
@@ -123,7 +166,7 @@ class Storm:
 
     def release(self) -> None:
         """Free somebody's slot, or a lease."""
-        holder = self.chance.choice(LEASES) if self.chance.random() < 0.4 else self.sid()
+        holder = self.chance.choice(LEASES) if self.chance.random() < 0.5 else self.sid()
         self.driver.release(holder, revoke=self.chance.random() < 0.3)
 
     def rare(self) -> None:

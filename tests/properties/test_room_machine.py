@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from queueing import calls
-from queueing.config import Mode, OnOutage, RoomConfig, RoomId, Unit
+from queueing.config import Mode, OnOutage, Order, RoomConfig, RoomId, Unit
 from queueing.places import Reason, State
-from tests.properties.room_soak import CLIENTS, JUMPS, LEASES, SIDS, Storm
-from tests.support.room_driver import RoomDriver, Wire
+from tests.properties.room_soak import CLIENTS, JUMPS, LEASES, NETWORKS, SIDS, Storm
+from tests.support.room_driver import NOBODY, RoomDriver, Wire
 from tests.support.valkey import Valkey
 
 sids = st.sampled_from(SIDS[:6])
@@ -39,6 +40,15 @@ configs = st.builds(
     entries_per_minute=st.sampled_from([0, 4, 1_000]),
     polls_per_second=st.sampled_from([1, 3]),
     on_outage=st.sampled_from(list(OnOutage)),
+    refresh_ms=st.sampled_from([1_000, 4_000]),
+    lease_ttl_ms=st.sampled_from([2_000, 10_000]),
+    priority_cap=st.integers(0, 2),
+    lane_rank=st.sampled_from([1, 3, 7]),
+    priority_wait_ms=st.sampled_from([0, 5_000]),
+    priority_forms=st.booleans(),
+    order=st.sampled_from(list(Order)),
+    max_overtake=st.sampled_from([0, 50, 90]),
+    share_guard=st.booleans(),
 )
 
 
@@ -61,35 +71,27 @@ class RoomMachine(RuleBasedStateMachine):
 
     @rule(
         sid=sids,
-        client=st.sampled_from(CLIENTS),
-        ticket=st.integers(0, 3),
-        shown=st.integers(0, 4),
-        lease=st.sampled_from(["", "", *LEASES[:2]]),
-        exempt=st.booleans(),
+        words=st.fixed_dictionaries(
+            {
+                "client": st.sampled_from(CLIENTS),
+                "ticket": st.integers(0, 3),
+                "shown": st.integers(0, 4),
+                "lease": st.sampled_from(["", *LEASES[:2]]),
+                "exempt": st.booleans(),
+                "rank": st.sampled_from([0, 0, 2, 3, 6]),
+                "form": st.booleans(),
+                "lane_wait": st.booleans(),
+                "network": st.sampled_from(NETWORKS),
+            }
+        ),
         age_ms=st.sampled_from([0, 0, 0, 3_000]),
         lost_reply=st.booleans(),
     )
-    def enter(
-        self,
-        sid: str,
-        client: str,
-        ticket: int,
-        shown: int,
-        lease: str,
-        exempt: bool,
-        age_ms: int,
-        lost_reply: bool,
-    ) -> None:
+    def enter(self, sid: str, words: dict[str, Any], age_ms: int, lost_reply: bool) -> None:
+        if words["form"] and not words["lease"]:  # a form has a lease to hold its slot
+            words = words | {"lease": LEASES[0]}
         for _ in range(2 if lost_reply else 1):
-            self.driver.enter(
-                sid,
-                client=client,
-                ticket=ticket,
-                shown=shown,
-                lease=lease,
-                exempt=exempt,
-                iat_ms=self.driver.now - age_ms,
-            )
+            self.driver.enter(sid, **words, iat_ms=self.driver.now - age_ms)
 
     @rule(sid=sids, ticket=st.integers(0, 3), shown=st.integers(0, 4), lost_reply=st.booleans())
     def poll(self, sid: str, ticket: int, shown: int, lost_reply: bool) -> None:
@@ -99,6 +101,19 @@ class RoomMachine(RuleBasedStateMachine):
     @rule(ids=st.lists(holders, min_size=1, max_size=4))
     def heartbeat(self, ids: list[str]) -> None:
         self.driver.heartbeat(ids)
+
+    @rule(asking=st.lists(holders, min_size=1, max_size=4, unique=True))
+    def ask_the_lane(self, asking: list[str]) -> None:
+        self.driver.lane(asking)
+
+    @rule(
+        sid=sids,
+        payment=st.sampled_from(["", "payment-1", "payment-2"]),
+        vip_ms=st.sampled_from([0, 30_000]),
+    )
+    def advance(self, sid: str, payment: str, vip_ms: int) -> None:
+        reason = Reason.PAID if payment else Reason.OPERATOR
+        self.driver.advance(sid, reason, payment=payment, vip_ms=vip_ms)
 
     @rule(holder=holders, revoke=st.booleans())
     def release(self, holder: str, revoke: bool) -> None:
@@ -171,8 +186,7 @@ def test_a_crowd_keeps_the_invariants_while_work_is_left_behind(wire: Wire, seed
                 driver.probe(calls.tick(config.id))
         who, act = f"visitor-{chance.randrange(700):08d}", chance.random()
         if act < 0.6:
-            words = {"iat_ms": driver.now, "ticket": 0, "shown": 0, "client": "192.0.2.1"}
-            driver.probe(calls.enter(config.id, who, **words, lease="", exempt=False))
+            driver.probe(calls.enter(config.id, who, **NOBODY, iat_ms=driver.now))
         elif act < 0.9:
             before = shown.get(who, 0)
             place = driver.probe(

@@ -1,7 +1,7 @@
 """Drives a real room and the reference model together; after every step both must agree.
 
-Beside the comparison, the invariants I1–I4 of `room.lua` and the admission rate are checked from
-the store's own keys and events alone, so that a fault that the model shares is still found.
+Beside the comparison, `room_invariants` checks I1–I4 and the admission rate from the store's own
+keys and events alone, so that a fault that the model shares is still found.
 """
 
 from __future__ import annotations
@@ -13,15 +13,26 @@ from typing import Any
 import hiredis
 
 from queueing import calls
-from queueing.config import Mode, RoomConfig
+from queueing.config import RoomConfig
 from queueing.keys import PARTS, room_key
-from queueing.places import Place
+from queueing.places import Place, Reason
 from queueing.store import script
+from tests.support.room_invariants import Invariants, Seen
 from tests.support.room_model import Answer, RoomModel
 
 START_MS = 1_800_000_000_000
-_READ = ("active", "granted", "queue", "seen", "parked")
+_SORTED = ("active", "granted", "queue", "seen", "parked", "ranked", "lane", "lanewait")
 _HASHES = ("visitor", "inside", "counters")
+_EXPIRING = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  if redis.call('PTTL', key) >= 0 then found[#found + 1] = key end
+end
+return found"""
+
+NOBODY = {"client": "192.0.2.1", "ticket": 0, "shown": 0, "lease": "", "exempt": False, "rank": 0}
+NOBODY |= {"form": False, "lane_wait": False, "network": ""}
+"""What a gateway says of somebody of whom it knows nothing."""
 
 
 class Wire:
@@ -56,22 +67,22 @@ class RoomDriver:
         self.config = config
         self.now = START_MS
         self.model = RoomModel(config, self.now)
+        self.invariants = Invariants()
         self._keys = {part: room_key(config.id, part) for part in PARTS}
         text, self._digest = script()
-        wire.ask(
+        _, _, _, self._expiring = wire.ask(
             ("FLUSHALL",),
             ("SCRIPT", "LOAD", text),
             ("HSET", self._keys["config"], "test_clock", 1),
+            ("SCRIPT", "LOAD", _EXPIRING),
         )
         self._last_event = "-"
-        self._admitted_at: list[int] = []  # room times, since the rate was last switched on
         assert self._call(calls.configure(config))[0]
 
     # Operations
 
     def enter(self, sid: str, **options: Any) -> Place:
-        words = {"ticket": 0, "shown": 0, "lease": "", "exempt": False, "iat_ms": self.now}
-        words |= {"client": "192.0.2.1"} | options
+        words = NOBODY | {"iat_ms": self.now} | options
         place = self._step(calls.enter(self.config.id, sid, **words))
         self._same(place, self.model.enter(sid, **words))
         return place
@@ -88,14 +99,27 @@ class RoomDriver:
         return place
 
     def heartbeat(self, ids: list[str]) -> None:
-        alive = self._step(calls.heartbeat(self.config.id, ids))
-        assert alive == self.model.heartbeat(ids)
+        ends = self._step(calls.heartbeat(self.config.id, ids))
+        assert ends == self.model.heartbeat(ids)
         self._agree()
+
+    def lane(self, holders: list[str]) -> list[int]:
+        news: list[int] = self._step(calls.lane(self.config.id, holders))
+        assert news == self.model.lane(holders)
+        self._agree()
+        return news
 
     def release(self, holder: str, *, revoke: bool = False) -> None:
         freed = self._step(calls.release(self.config.id, holder, revoke=revoke))
         assert freed == self.model.release(holder, revoke)
         self._agree()
+
+    def advance(self, sid: str, reason: Reason, *, payment: str = "", vip_ms: int = 0) -> str:
+        words = {"reason": reason, "payment": payment, "vip_ms": vip_ms}
+        became: str = self._step(calls.advance(self.config.id, sid, **words))
+        assert became == self.model.advance(sid, **words)
+        self._agree()
+        return became
 
     def act(self, name: str, sid: str) -> None:
         """Run an operation of one visitor: leave, remove, expel, adopt, promote or beacon."""
@@ -109,7 +133,7 @@ class RoomDriver:
         """Run an operation of the whole room: tick, reset or release_all."""
         reply = self._step(getattr(calls, name)(self.config.id))
         if name == "reset":
-            self._admitted_at.clear()
+            self.invariants.forget_rate()
         expected = getattr(self.model, name)()
         assert (reply.counts if name == "tick" else reply) == expected, name
         if name == "tick":
@@ -120,7 +144,7 @@ class RoomDriver:
     def configure(self, config: RoomConfig) -> None:
         done = self._step(calls.configure(config))
         if done and not self.config.rate:
-            self._admitted_at.clear()
+            self.invariants.forget_rate()
         assert done == self.model.configure(config)
         self.config = self.model.config
         self._agree()
@@ -139,7 +163,7 @@ class RoomDriver:
     def probe(self, call: calls.Call[Any]) -> Any:
         """Run any call without the model: for crowds, where bounded work is left behind."""
         reply = self._step(call)
-        self.check_invariants()
+        self.invariants.check(self.seen, self.config)
         return reply
 
     # Comparing
@@ -154,17 +178,24 @@ class RoomDriver:
         keys = self._keys
         reply, rest = self._call(
             call,
-            *(("ZRANGE", keys[part], 0, -1, "WITHSCORES") for part in _READ),
+            *(("ZRANGE", keys[part], 0, -1, "WITHSCORES") for part in _SORTED),
             *(("HGETALL", keys[part]) for part in _HASHES),
             ("HGET", keys["config"], "clock"),
             ("XRANGE", keys["events"], self._last_event, "+"),
+            ("EVALSHA", self._expiring, 0),
         )
-        self.raw = dict(zip(_READ, [_scores(flat) for flat in rest[:5]], strict=True))
-        self.hashes = dict(zip(_HASHES, [_pairs(flat) for flat in rest[5:8]], strict=True))
-        self.room_ms = int(rest[8].partition(b",")[0])
-        self.events = [_pairs(fields) for _, fields in rest[9]]
-        if rest[9]:
-            self._last_event = f"({rest[9][-1][0].decode()}"
+        sorted_sets, hashes = rest[: len(_SORTED)], rest[len(_SORTED) : -3]
+        clock, events, expiring = rest[-3:]
+        self.seen = Seen(
+            operation=call.operation,
+            scores=dict(zip(_SORTED, [_scores(flat) for flat in sorted_sets], strict=True)),
+            hashes=dict(zip(_HASHES, [_pairs(flat) for flat in hashes], strict=True)),
+            room_ms=int(clock.partition(b",")[0]),
+            events=[_pairs(fields) for _, fields in events],
+            expiring=[key.decode() for key in expiring],
+        )
+        if events:
+            self._last_event = f"({events[-1][0].decode()}"
         return reply
 
     def _same(self, place: Place, expected: Answer) -> None:
@@ -177,49 +208,25 @@ class RoomDriver:
 
     def _agree(self) -> None:
         """The store's keys hold exactly what the model knows; the invariants hold."""
-        model = self.model
+        model, scores = self.model, self.seen.scores
         by = {name: model.standing(name) for name in ("waiting", "parked", "granted")}
-        assert self.raw["active"] == {h: s.ends for h, s in model.slots.items()}
-        assert self.raw["granted"] == {p.sid: p.until for p in by["granted"]}
-        assert self.raw["queue"] == {p.sid: p.ticket for p in by["waiting"]}
-        assert self.raw["seen"] == {p.sid: p.counted for p in by["waiting"]}
-        assert self.raw["parked"] == {p.sid: p.until for p in by["parked"]}
-        totals = {name: int(value) for name, value in self.hashes["counters"].items() if int(value)}
+        assert scores["active"] == {h: s.ends for h, s in model.slots.items()}
+        assert scores["lane"] == {h: s.ends for h, s in model.lane_slots.items()}
+        assert set(scores["lanewait"]) == set(model.lane_queue)
+        assert scores["granted"] == {p.sid: p.until for p in by["granted"]}
+        assert scores["queue"] == {p.sid: p.ticket for p in by["waiting"]}
+        assert scores["seen"] == {p.sid: p.counted for p in by["waiting"]}
+        assert scores["parked"] == {p.sid: p.until for p in by["parked"]}
+        ranked = [p for p in by["waiting"] if p.level]
+        assert list(scores["ranked"]) == [p.sid for p in sorted(ranked, key=lambda p: p.before)]
+        counters = self.seen.hashes["counters"]
+        totals = {name: int(value) for name, value in counters.items() if int(value)}
         assert totals == {name: value for name, value in model.totals.items() if value}
-        self.check_invariants()
-
-    def check_invariants(self) -> None:
-        """I1–I4 and the rate, from the store alone."""
-        raw, totals = self.raw, self.hashes["counters"]
-        admitted = [e for e in self.events if e["kind"] == "granted" or e["reason"] == "direct"]
-        if admitted and self.config.mode is not Mode.OFF:
-            assert len(raw["active"]) + len(raw["granted"]) <= self.config.capacity, "I1"
-        cutoff = self.room_ms - self.config.queue_ttl_ms
-        living = [raw["queue"][sid] for sid, seen in raw["seen"].items() if seen >= cutoff]
-        turns = [int(e["ticket"]) for e in admitted if e["reason"] == "turn"]
-        assert not living or not turns or max(turns) < min(living), "I2"
-        assert not (living and any(e["reason"] == "direct" for e in admitted)), "I2"
-        names = ("admitted", "left", "missed", "removed", "banned", "reset")
-        gone = sum(int(totals.get(name, 0)) for name in names)
-        present = len(raw["granted"]) + len(raw["queue"]) + len(raw["parked"])
-        assert int(totals.get("joined", 0)) == gone + present, "I3"
-        known = set(raw["queue"]) | set(raw["parked"]) | set(raw["granted"])
-        assert set(self.hashes["visitor"]) == known, "I4"
-        assert len(known) == present, "I4"
-        assert set(raw["seen"]) == set(raw["queue"]), "I4"
-        assert set(self.hashes["inside"]) <= set(raw["active"]), "I4"
-        self._check_rate(len(admitted))
-
-    def _check_rate(self, admitted: int) -> None:
-        self._admitted_at += [self.room_ms] * admitted
-        if self.config.rate and admitted:
-            within = sum(at > self.room_ms - 1_000 for at in self._admitted_at)
-            assert within <= self.config.rate, "rate"
-        del self._admitted_at[:-200]
+        self.invariants.check(self.seen, self.config)
 
 
 def _scores(flat: list[bytes]) -> dict[str, int]:
-    return {sid.decode(): int(score) for sid, score in zip(flat[::2], flat[1::2], strict=True)}
+    return {sid.decode(): int(float(n)) for sid, n in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def _pairs(flat: list[bytes]) -> dict[str, str]:
