@@ -57,6 +57,8 @@ CODES: dict[str, Codes] = {
     State.REJECTED: _SHUT,
     State.HOLD: _SHUT,
     State.LIMITED: Codes(429, 429, 429),
+    State.SHARED: Codes(429, 429, 429),
+    State.UNSENT: _SHUT,
     PageState.BUSY: _SHUT,
     PageState.STORE_DOWN: _SHUT,
 }

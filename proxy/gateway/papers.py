@@ -6,7 +6,7 @@ in is decided elsewhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.gateway.cookies import forget_cookie, pass_cookie, queued_life_ms
 from proxy.gateway.exchange import Exchange, Headers
@@ -39,6 +39,7 @@ class Papers:
             pages=self.own_pages.get(room.id, self.pages),
             now_ms=self.clock.now_ms(),
             since_ms=since_ms,
+            keys=self.keys,
         )
 
     def desk_at(
@@ -47,7 +48,7 @@ class Papers:
         """Lay out what an answer about a place needs: a missed one expired a return window after
         the visitor's cookie was last written."""
         since_ms = min(place.now_ms, credential.iat_ms + room.return_window_ms)
-        return self.desk(exchange, room, since_ms)
+        return replace(self.desk(exchange, room, since_ms), sid=credential.sid)
 
     def new_cookie(self, exchange: Exchange, room: RoomConfig, after_ms: int = 0) -> Headers:
         """Hand out an identity without a place, issued later than `after_ms` (a reset).

@@ -12,10 +12,12 @@ from urllib.parse import quote, urlsplit
 from proxy.gateway.answers import CODES, Answer, json_answer
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.gate import clean_target
+from proxy.gateway.selling import sale_to
 from proxy.gateway.snapshot import GatewaySettings
-from queueing.config import RoomConfig
+from queueing.config import RoomConfig, VisitorId
 from queueing.estimates import poll_after_s, wait_estimate
 from queueing.pages import Eta, PageBundle, PageState, PageView, choose_language
+from queueing.passes import Keyring
 from queueing.places import Place, Reason, State
 
 MOST_EXTENSIONS = 10
@@ -26,6 +28,8 @@ _HINTS: dict[str, str] = {
     State.NONE: "send the cookie back and retry to take a place in the line",
     State.MISSED: "the place has expired: POST to rejoin_url to join again at the back",
     State.RESET: "the line was restarted: retry with the new cookie to join again",
+    State.UNSENT: "the form was not sent: it is safe to send it again",
+    State.SHARED: "the pass is in use on another network: retry later, or POST to rejoin_url",
 }
 _KEEP_COOKIE = "keep the cookie and retry to hold your place"
 
@@ -40,6 +44,8 @@ class Desk:
     pages: PageBundle
     now_ms: int
     since_ms: int = 0  # when the place expired, as near as the visitor's cookie tells
+    keys: Keyring | None = None  # signs offers
+    sid: VisitorId | None = None  # whose place it is
 
 
 def room_url(room: RoomConfig, action: str) -> str:
@@ -49,7 +55,7 @@ def room_url(room: RoomConfig, action: str) -> str:
 
 def place_answer(desk: Desk, place: Place, cookies: Headers) -> Answer:
     """Answer a request that may not go on, by what the script said."""
-    view = replace(_view(desk, place), state=PageState(place.state))
+    view = replace(_view(desk, place), state=_page_of(place.state))
     return _answer(desk, place.state, view, cookies, _document(desk, place.state, place))
 
 
@@ -68,6 +74,9 @@ def status_answer(desk: Desk, state: State | str, place: Place | None, cookies: 
     document["rejoin_url"] = room_url(desk.room, "rejoin")
     if state == State.MISSED:
         document["since"] = desk.since_ms
+    sale = sale_to(desk.room, desk.keys, desk.sid, place)
+    if sale is not None:
+        document |= sale.fields
     for name in ("queued", "retry_after", "status_url", "hint"):
         del document[name]
     if state == State.LIMITED and place is not None and place.ticket:
@@ -102,13 +111,15 @@ def _answer(
     document: dict[str, Any],
 ) -> Answer:
     exchange, codes = desk.exchange, CODES[_code_key(state)]
+    if state == State.UNSENT:
+        document |= {"error": "busy", "retry_after_seconds": document["retry_after"]}
     as_page = exchange.is_navigation or not desk.settings.api_json
     status = codes.page if as_page else codes.json
     if not exchange.is_safe:
         status = codes.unsafe
         document["submitted"] = False
         view = replace(view, unsafe=True)
-        if status == 429 and state != State.LIMITED:
+        if status == 429 and state not in (State.LIMITED, State.SHARED):
             view = replace(view, state=PageState.NOT_SENT)
     if state == State.REJECTED:
         status = desk.room.reject_status
@@ -142,8 +153,11 @@ def _code_key(state: State | PageState | str) -> str:
     return State.NONE if state in (PageState.COOKIES, PageState.COOKIES_BROKEN) else state
 
 
+_PAGES = {State.NONE: PageState.COOKIES, State.UNSENT: PageState.UNSENT_FORM}
+
+
 def _page_of(state: State | PageState) -> PageState:
-    return PageState.COOKIES if state == State.NONE else PageState(state)
+    return _PAGES[state] if isinstance(state, State) and state in _PAGES else PageState(state)
 
 
 def _document(desk: Desk, state: State | PageState | str, place: Place | None) -> dict[str, Any]:
@@ -165,6 +179,8 @@ def _document(desk: Desk, state: State | PageState | str, place: Place | None) -
     }
     if state == State.MISSED:
         document["rejoin_url"] = room_url(desk.room, "rejoin")
+    if state == State.SHARED:
+        document["rejoin_url"] = f"{room_url(desk.room, 'rejoin')}?own=1"
     return document
 
 
@@ -174,6 +190,7 @@ def _view(desk: Desk, place: Place | None) -> PageView:
     wanted = _wanted(desk)
     after = f"next={quote(wanted, safe='')}"
     extensions = place.extensions if place else 0
+    sale = sale_to(room, desk.keys, desk.sid, place)
     return PageView(
         state=PageState.WAITING,
         site=exchange.visited_host,
@@ -195,13 +212,21 @@ def _view(desk: Desk, place: Place | None) -> PageView:
         leave_url=f"{room_url(room, 'leave')}?{after}",
         beacon_url=room_url(room, "beacon"),
         extend_url=f"{room_url(room, 'extend')}?{after}" if extensions < MOST_EXTENSIONS else "",
-        rejoin_url=f"{room_url(room, 'rejoin')}?{after}",
+        rejoin_url=_rejoin_url(room, place, after),
         continue_url=wanted,
         refresh_s=_refresh_s(exchange),
         language_url=f"{room_url(room, 'lang')}?{after}&to=",
         refresh_url=f"{room_url(room, 'refresh')}?{after}&every=",
         incident=exchange.request_id,
+        sells=sale is not None and not sale.has_pass,
+        skip=sale.skip if sale else None,
+        embed=room.embed,
     )
+
+
+def _rejoin_url(room: RoomConfig, place: Place | None, after: str) -> str:
+    shared = place is not None and place.state is State.SHARED
+    return f"{room_url(room, 'rejoin')}?{after}{'&own=1' if shared else ''}"
 
 
 def _wanted(desk: Desk) -> str:
@@ -233,6 +258,10 @@ def _poll_after_s(place: Place | None) -> int:
 def _retry_after_s(desk: Desk, place: Place | None) -> int:
     if place is not None and place.state is State.LIMITED:
         return max(1, -(-place.retry_ms // 1000))
+    if place is not None and place.state is State.SHARED:  # then it has moved (WR-35)
+        return max(1, -(-2 * desk.room.refresh_ms // 1000))
+    if place is not None and place.state is State.UNSENT:
+        return max(1, desk.settings.retry_after_s)
     return max(desk.settings.retry_after_s, _poll_after_s(place) if place else 0)
 
 
