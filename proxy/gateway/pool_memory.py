@@ -8,6 +8,7 @@ one's places out of the totals (docs/decisions/0011).
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import sys
@@ -26,15 +27,20 @@ _LOOK_NS = 50_000_000  # the dead are looked for at most this often on a machine
 _JOIN_S = 5.0
 _PATIENCE_S = 0.1  # a process holds the lock for microseconds; for longer only if it is halted
 _SULK_S = 1.0  # after that the lock is tried, and not waited for, this long
+_FRESH_NS = 60_000_000  # what a process said of its waiters holds this long
+_AHEAD_NS = 50_000_000  # by so much longer others have to wait for us to let them go first
 _AT_A_TIME = 1000  # slots of a dead process that are freed under one lock
 
-# Words of 8 bytes before the table, then one for each process: its id, 0 where there is none.
+# Another layout takes another file name, so that old and new processes can run side by side.
+# Words of 8 bytes before the table; then one for each process: its id, 0 where there is none; then
+# three for each: a pool it waits for, since when, and when it said so (CLOCK_MONOTONIC ns).
 _INTENT = 0  # slot + 1 of the change under way; not 0 under a new lock: its maker died meanwhile
 _LOOKED = 1  # CLOCK_MONOTONIC ns of the last look
 _NO_ROOM = 2  # refusals because the table had no room
 _DIED = 3  # processes that died and were cleared away
 _IDS = 8
-_HEAD_BYTES = (_IDS + MEMBERS) * 8
+_WAITS = _IDS + MEMBERS
+_HEAD_BYTES = (_WAITS + 3 * MEMBERS) * 8
 _FILE_BYTES = _HEAD_BYTES + TABLE_BYTES
 _OWN_BYTES = SLOTS * 2
 _PAGE = 4096
@@ -59,11 +65,12 @@ class PoolMemory:
         self._sulks_until = 0.0
         self._file = self._life = -1
         self._index = 0
-        self.stuck = 0  # refusals because a halted process kept the lock
+        self._others: list[int] = []  # processes as of the last `say_waiting`
+        self.stuck = 0  # refusals because a halted process kept the lock, looks that failed
         try:
             self._file = _open(folder / "pools")
             self._maps = self._joined()
-        except OSError:
+        except (OSError, ValueError):  # ValueError: somebody cut a file short
             self._close_files()
             self._maps = (mmap.mmap(-1, _FILE_BYTES), mmap.mmap(-1, _OWN_BYTES))
         self.is_shared = self._file >= 0
@@ -71,6 +78,7 @@ class PoolMemory:
         self._head = self._views[0][:_HEAD_BYTES].cast("Q")
         self._table = PoolTable(self._views[0][_HEAD_BYTES:])
         self._own = self._views[1].cast("H")
+        self.say_waiting(0, 0)
         self._head[_IDS + self._index] = os.getpid()
         if self.is_shared:
             flock(self._file, LOCK_UN)
@@ -130,13 +138,34 @@ class PoolMemory:
             return False
         self._head[_LOOKED] = now
         found = False
-        for index in self._members():
-            if index != self._index and (life := self._life_of_dead(index)) >= 0:
-                try:
-                    found = self._clear(index, life) or found
-                finally:
-                    os.close(life)
+        try:
+            for index in self._members():
+                if index != self._index and (life := self._life_of_dead(index)) >= 0:
+                    try:
+                        found = self._clear(index, life) or found
+                    finally:
+                        os.close(life)
+        except OSError:  # no descriptor free: who is not found dead counts on
+            self.stuck += 1
         return found
+
+    def say_waiting(self, number: int, since_ns: int) -> None:
+        """Tell the other processes for what, and since when, someone waits here longest (0: none).
+
+        To be said anew every 20 ms. Not a promise but a courtesy: nothing is counted by it.
+        """
+        at = _WAITS + 3 * self._index
+        said = time.monotonic_ns() if number else 0
+        self._head[at], self._head[at + 1], self._head[at + 2] = number, since_ns, said
+        self._others = [index for index in self._members() if index != self._index]
+
+    def has_elder(self, number: int, since_ns: int) -> bool:
+        """Whether someone in another process waits for a pool clearly longer than since then."""
+        head = self._head
+        for at in (_WAITS + 3 * index for index in self._others):
+            if head[at] == number and head[at + 1] + _AHEAD_NS < since_ns:
+                return 0 <= time.monotonic_ns() - head[at + 2] < _FRESH_NS
+        return False
 
     def figures(self) -> dict[str, int]:
         """Count what this machine's processes met."""
@@ -151,7 +180,8 @@ class PoolMemory:
     def leave(self) -> None:
         """Give everything back and leave the machine's processes."""
         if self.is_shared:
-            self._clear(self._index, self._life)
+            with contextlib.suppress(OSError):  # what stays is freed as a dead process's is
+                self._clear(self._index, self._life)
         for view in (self._head, self._own):
             view.release()
         self._table.close()
@@ -170,8 +200,10 @@ class PoolMemory:
             except BlockingIOError:
                 if not self._wait_for_lock():
                     return False
-            if self._head[_INTENT]:
-                self._repair()
+            if self._head[_INTENT] and not self._repaired():
+                flock(self._file, LOCK_UN)
+                self.stuck += 1
+                return False
         if self._owed:
             owed, self._owed = self._owed, []
             for number in owed:
@@ -208,20 +240,25 @@ class PoolMemory:
             if not total:
                 self._table.vacate(slot)
 
-    def _repair(self) -> None:
+    def _repaired(self) -> bool:
         """Count anew the one total whose change was begun by a process that died in it."""
         slot = self._head[_INTENT] - 1
-        total = 0
-        for index in self._members():
-            file = os.open(self._path(index), os.O_RDONLY)
-            try:
-                total += int.from_bytes(os.pread(file, 2, slot * 2), sys.byteorder)
-            finally:
-                os.close(file)
+        try:
+            total = sum(self._held_by(index, slot) for index in self._members())
+        except OSError:  # no descriptor free: another process will do it, or the next call
+            return False
         self._table.totals[slot] = total
         self._head[_INTENT] = 0
         if not total:
             self._table.vacate(slot)
+        return True
+
+    def _held_by(self, index: int, slot: int) -> int:
+        file = _open(self._path(index))
+        try:
+            return int.from_bytes(os.pread(file, 2, slot * 2), sys.byteorder)
+        finally:
+            os.close(file)
 
     def _clear(self, index: int, life: int) -> bool:
         """Take what a process holds out of the totals and strike it off; its file is locked by us.
@@ -285,7 +322,7 @@ class PoolMemory:
         raise OSError(f"more than {MEMBERS} processes share the pools")
 
     def _members(self) -> list[int]:
-        return [index for index, id_ in enumerate(self._head[_IDS:].tolist()) if id_]
+        return [index for index, id_ in enumerate(self._head[_IDS:_WAITS].tolist()) if id_]
 
     def _path(self, index: int) -> Path:
         return self._folder / f"pools-{index:03d}"

@@ -1,14 +1,15 @@
 """How many requests of a kind are under way on this machine, and who waits for a place.
 
 Exact among all gateway processes of a machine, whatever is killed: the counting is
-`pool_memory.py`'s. This module owns the waiting: first come, first served within a process; a place
-that this process gives back goes to its own next waiter at once, one of another process is seen at
-the next look.
+`pool_memory.py`'s. This module owns the waiting: first come, first served within a process. A place
+that this process gives back goes to its own next waiter at once, unless someone in another process
+waits clearly longer; what other processes leave is seen at the next look.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from hashlib import blake2b
 from pathlib import Path
@@ -35,7 +36,11 @@ class _Line:
         self.key = key
         self.number = number
         self.most = most  # as told last: changed limits hold for those who wait, too
-        self.waiting: OrderedDict[asyncio.Future[bool], None] = OrderedDict()
+        self.waiting: OrderedDict[asyncio.Future[bool], int] = OrderedDict()  # since when (ns)
+
+    def since_ns(self) -> int:
+        """Since when the first waits."""
+        return next(iter(self.waiting.values()))
 
 
 class Pools:
@@ -84,7 +89,7 @@ class Pools:
         if line is None:
             line = self._lines[key] = _Line(key, _number(key), most)
         future: asyncio.Future[bool] = loop.create_future()
-        line.waiting[future] = None
+        line.waiting[future] = time.monotonic_ns()
         overdue = loop.call_later(wait_s, self._overdue, line, future)
         if self._looking is None:
             self._looking = loop.call_later(LOOK_S, self._look, loop)
@@ -141,9 +146,10 @@ class Pools:
     def _serve(self, line: _Line) -> None:
         """Hand free places to those who wait, in their order."""
         while line.waiting:
-            first = next(iter(line.waiting))
+            first, since_ns = next(iter(line.waiting.items()))
             if not first.done():
-                if not self._memory.take(line.number, line.most):
+                memory, number = self._memory, line.number
+                if memory.has_elder(number, since_ns) or not memory.take(number, line.most):
                     return
                 first.set_result(True)
             self._strike(line, first)
@@ -166,7 +172,11 @@ class Pools:
             if self._memory.total(line.number) < line.most:
                 self._serve(line)
         if self._lines:
+            longest = min(self._lines.values(), key=_Line.since_ns)
+            self._memory.say_waiting(longest.number, longest.since_ns())
             self._looking = loop.call_later(LOOK_S, self._look, loop)
+        else:
+            self._memory.say_waiting(0, 0)
 
 
 def _number(key: bytes) -> int:
