@@ -12,12 +12,12 @@ from typing import Any
 
 import structlog
 
+import queueing.store as store_module
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.live import LiveRoom
 from queueing.config import RoomConfig, RoomId, Unit
 from queueing.passes import Credential
 from queueing.places import Place, State
-import queueing.store as store_module
 from queueing.store import RoomStore, StoreError
 
 log = structlog.get_logger("corvus.gateway")

@@ -14,6 +14,7 @@ from typing import Any, cast
 import structlog
 
 from proxy.gateway.answers import Answer, to_head
+from proxy.gateway.cors import readable
 from proxy.gateway.errors import ORIGIN_FAILURES, error_answer
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.forward import AnswerCut, Ended, Outcome, Receive, Send, forward
@@ -87,6 +88,8 @@ class Passage:
 
     async def answer(self, answer: Answer, reason: str) -> None:
         """Send the gateway's own answer."""
+        plan, exchange = self.in_force.plan, self.exchange
+        answer = readable(answer, exchange, plan.site(exchange.host) if exchange.host else None)
         if self.in_force.plan.snapshot.settings.debug_decisions:
             mark = (b"x-corvus-decision", reason.encode())
             answer = Answer(answer.status, [*answer.headers, mark], answer.body)

@@ -17,9 +17,9 @@ from proxy.gateway.answers import redirect
 from proxy.gateway.breaker import Breaker
 from proxy.gateway.cookies import cannot_be_set
 from proxy.gateway.errands import Errand, enter
-from proxy.gateway.exchange import Exchange, Headers
+from proxy.gateway.exchange import Exchange
 from proxy.gateway.forgery import is_foreign_form
-from proxy.gateway.forms import is_form, unsent_answer
+from proxy.gateway.forms import is_form
 from proxy.gateway.gate import (
     MARK,
     STALE,
@@ -226,20 +226,11 @@ class Rooms(Papers):
             answer = state_answer(desk, State.NONE, [])
             return refusal("another site's form", State.NONE, answer)
         cookies = self.new_cookie(exchange, live.config, live.reset_ms)
-        if visit is not FirstVisit.REDIRECT:
-            live.counters["churn"] += 1
-        return self._sent_in(exchange, live, cookies, redirected=visit is FirstVisit.REDIRECT)
-
-    def _sent_in(
-        self, exchange: Exchange, live: LiveRoom, cookies: Headers, *, redirected: bool
-    ) -> Refusal:
-        """Answer a first visit with its cookie: a person's comes back for the same page by itself,
-        any other is told to."""
-        if redirected:
+        if visit is FirstVisit.REDIRECT:
             answer = redirect(marked_url(exchange), cookies)
             return refusal("first visit: cookie check", State.NONE, answer)
-        answer = state_answer(self.desk(exchange, live.config), State.NONE, cookies)
-        return refusal("no cookie", State.NONE, answer)
+        live.counters["churn"] += 1
+        return refusal("no cookie", State.NONE, state_answer(desk, State.NONE, cookies))
 
     async def _ask(self, exchange: Exchange, live: LiveRoom, step: AskStore) -> Entry | Refusal:
         room, credential = live.config, step.credential
@@ -296,7 +287,7 @@ class Rooms(Papers):
     ) -> Entry:
         room, credential = live.config, step.credential
         by_session = room.unit is Unit.VISITORS
-        if by_session and getattr(place, "by_lease", False):
+        if by_session and not place.joined_ms:
             # A form in the lane: the visitor has no slot of its own, so its pass stays as it is.
             return Entry(
                 reason="form in the lane",
@@ -332,15 +323,8 @@ class Rooms(Papers):
         errand: Errand,
     ) -> Refusal:
         room = live.config
-        if place.state is State.UNSENT:
-            live.counters["unsent"] += 1
-            answer = unsent_answer(self.desk(exchange, room), place)
-            return refusal(place.state, place.state, answer)
-        if place.state is State.SHARED:
-            live.counters["shared"] += 1
-            cookies = self.another_cookie(exchange, room)
-            redirected = exchange.is_safe and exchange.is_navigation
-            return self._sent_in(exchange, live, cookies, redirected=redirected)
+        if place.state in (State.UNSENT, State.SHARED):
+            live.counters[place.state] += 1
         cookies = list(errand.headers)
         if place.state in _SEALED:
             cookies += self.place_cookie(exchange, room, credential, place)
