@@ -76,6 +76,7 @@ class Client:
                 return await self.visitor.get(target)
             except (OSError, asyncio.IncompleteReadError):
                 assert time.monotonic() < deadline, f"{self.name} reaches no gateway"
+                await self.visitor.close()
                 self.ports = self.ports[1:] + self.ports[:1]
                 self.visitor = Visitor(self.ports[0], cookies=self.visitor.cookies)
 
@@ -85,16 +86,16 @@ class Client:
             answer = await self.ask(f"/pool.php?visitor={self.name}")
             if answer.status != 429:
                 self.pages.append(answer)
-            while not self.pages and not await self._is_my_turn():
+            while not self.pages and (behind := await self._behind()):
                 assert time.monotonic() < deadline, f"{self.name} waits too long"
-                await asyncio.sleep(0.4)
+                await asyncio.sleep(min(2.0, 0.03 + 0.02 * behind))
         await self.visitor.close()
 
-    async def _is_my_turn(self) -> bool:
-        answer = await self.ask(f"/__corvus/wr/{self.room.id}/status")
-        state: str = answer.json["state"]
-        assert state in ("waiting", "granted", "none", "active"), answer.json
-        return state != "waiting"
+    async def _behind(self) -> int:
+        """Tell the place in line; 0 when it is this client's turn to ask for the page."""
+        answer = (await self.ask(f"/__corvus/wr/{self.room.id}/status")).json
+        assert answer["state"] in ("waiting", "granted", "none", "active"), answer
+        return int(answer["position"]) if answer["state"] == "waiting" else 0
 
 
 def crowd(world: Gateways, room: RoomConfig) -> list[Client]:
