@@ -280,6 +280,10 @@ class SyncRoomStore:
         """See `RoomStore.stats`."""
         return self._run(calls.stats(room_id))
 
+    def release(self, room_id: RoomId, holder: str, *, revoke: bool = False) -> bool:
+        """See `RoomStore.release`."""
+        return self._run(calls.release(room_id, holder, revoke=revoke))
+
     def promote(self, room_id: RoomId, sid: str) -> Promotion:
         """See `RoomStore.promote`."""
         return self._run(calls.promote(room_id, sid))
