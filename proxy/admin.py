@@ -13,7 +13,10 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
 from proxy import queries, services
+from proxy.admin_tiers import ShowsTiers
 from proxy.forms import ProxyHostForm, SettingsForm
+from proxy.gateway.conflicts import LABELS
+from proxy.gateway.tiers import LISTS
 from proxy.models import ConfigVersion, KeyGeneration, ProxyHost, RoomBinding, SavedSetting
 from queueing.refusals import ShowsRefusals
 
@@ -33,7 +36,7 @@ class RoomBindingInline(admin.TabularInline):  # type: ignore[type-arg]
 
 
 @admin.register(ProxyHost)
-class ProxyHostAdmin(ShowsRefusals):
+class ProxyHostAdmin(ShowsTiers, ShowsRefusals):
     """Hosts: names, origin, rooms."""
 
     form = ProxyHostForm
@@ -44,7 +47,14 @@ class ProxyHostAdmin(ShowsRefusals):
     fieldsets = [
         (None, {"fields": ["label", "host_names", "origin"]}),
         ("Forwarding", {"fields": ["preserve_host", "verify_origin", "path_case"]}),
-        ("Waiting", {"fields": ["bypass", "session_cookie"]}),
+        (
+            "Paths",
+            {
+                "fields": list(LABELS),
+                "description": "All other paths are pages. A path belongs to one list.",
+            },
+        ),
+        ("Visitors", {"fields": ["allowed_origins", "session_cookie"]}),
     ]
 
     def changelist_view(
@@ -65,7 +75,7 @@ class ProxyHostAdmin(ShowsRefusals):
 
     def get_readonly_fields(self, request: HttpRequest, obj: ProxyHost | None = None) -> list[str]:
         """Keep what the settings say of the catch-all: it is changed on the settings page."""
-        return ["origin", "preserve_host", "bypass"] if obj and obj.catch_all else []
+        return ["origin", "preserve_host", *LISTS] if obj and obj.catch_all else []
 
     def has_delete_permission(self, request: HttpRequest, obj: ProxyHost | None = None) -> bool:
         """Keep the catch-all."""

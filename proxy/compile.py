@@ -34,7 +34,7 @@ def compile_snapshot(
         key_generation=key_generation,
         pages=pages,
         settings=_settings(effective, configs),
-        hosts=tuple(_host(host) for host in hosts),
+        hosts=tuple(host_document(host) for host in hosts),
         rooms={config.id: config for config in configs},
     )
 
@@ -48,7 +48,8 @@ def _settings(effective: Effective, rooms: Iterable[RoomConfig]) -> GatewaySetti
     return replace(settings, asset_cap=min(MAX_INT, people * settings.asset_user_cap_h2))
 
 
-def _host(host: ProxyHost) -> Host:
+def host_document(host: ProxyHost) -> Host:
+    """Give a saved host as the gateway knows it."""
     return Host(
         id=host.pk,
         names=tuple(sorted(n.name for n in host.names.all())),

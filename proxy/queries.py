@@ -7,8 +7,12 @@ from typing import cast
 from django.conf import settings
 from django.db.models import Max
 
+from proxy.compile import host_document
 from proxy.effective import Effective
-from proxy.models import ConfigVersion, KeyGeneration, SavedSetting
+from proxy.gateway.plan import Site, compile_site
+from proxy.gateway.snapshot import GatewaySettings
+from proxy.models import ConfigVersion, HostName, KeyGeneration, ProxyHost, SavedSetting
+from proxy.names import EVERY_NAME
 
 
 def configured() -> Effective:
@@ -38,6 +42,20 @@ def origin() -> str:
     """Give the catch-all's origin: `CORVUS_UPSTREAM`, or the demo site while it is empty."""
     values = effective()
     return values.value("CORVUS_UPSTREAM") or f"http://{values.value('CORVUS_DEMO_LISTEN')}"
+
+
+def site(host_id: int) -> Site:
+    """Give a host as it is saved, compiled as a gateway compiles it."""
+    host = ProxyHost.objects.prefetch_related("names", "bindings").get(pk=host_id)
+    return compile_site(host_document(host), GatewaySettings())
+
+
+def host_of(name: str) -> ProxyHost | None:
+    """Find the host that answers for a name in normal form, as `proxy.gateway.plan.Plan` does."""
+    wanted = [name, f"*.{name.partition('.')[2]}", EVERY_NAME]
+    found = HostName.objects.filter(name__in=wanted).select_related("host")
+    owners = {owner.name: owner.host for owner in found}
+    return next((owners[name] for name in wanted if name in owners), None)
 
 
 def key_generation() -> int:

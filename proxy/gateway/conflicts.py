@@ -65,11 +65,11 @@ def faults(lists: Mapping[str, Sequence[str]], *, insensitive: bool = False) -> 
 def _alone(entry: _Entry) -> str:
     """Say why a rule cannot stand by itself; "" when it can."""
     base = entry.rule.base
-    if not base:
+    if not base and entry.rule.below:
         return f"{entry} is not allowed: it covers the whole site."
     if is_reserved((base,)):
         return f"{entry} is not allowed: Corvus itself answers everything under /__corvus."
-    if _HIDDEN.search(base):
+    if _HIDDEN.search(base + "/" * entry.rule.below):
         return (
             f"{entry} is not allowed: leave out //, /./, /../, backslashes and ;parameters, which"
             " Corvus sees through by itself."

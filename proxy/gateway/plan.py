@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from abuse.addresses import ClientFinder, TrustedNetworks
 from proxy.gateway.paths import PathSet, Territory
-from proxy.gateway.snapshot import Host, Snapshot
+from proxy.gateway.snapshot import GatewaySettings, Host, Snapshot
 from proxy.gateway.tiers import LISTS, Tiers
 from proxy.gateway.upstream_messages import Origin, parse_origin
 from queueing.config import RoomId
@@ -60,7 +60,7 @@ def compile_plan(snapshot: Snapshot) -> Plan:
     """
     exact: dict[str, Site] = {}
     for host in snapshot.hosts:
-        site = _site(host, snapshot)
+        site = compile_site(host, snapshot.settings)
         exact.update(dict.fromkeys(host.names, site))
     return Plan(
         snapshot=snapshot,
@@ -71,15 +71,20 @@ def compile_plan(snapshot: Snapshot) -> Plan:
     )
 
 
-def _site(host: Host, snapshot: Snapshot) -> Site:
+def compile_site(host: Host, settings: GatewaySettings) -> Site:
+    """Compile one host.
+
+    Raises:
+        ValueError: its origin or a path rule is none.
+    """
     insensitive = host.path_case == "insensitive"
     return Site(
         host=host,
         origin=parse_origin(
             host.origin,
             verify=host.verify_origin,
-            connect_timeout_s=snapshot.settings.connect_timeout_s,
-            response_timeout_s=snapshot.settings.upstream_timeout_s,
+            connect_timeout_s=settings.connect_timeout_s,
+            response_timeout_s=settings.upstream_timeout_s,
         ),
         tiers=Tiers({name: getattr(host, name) for name in LISTS}, insensitive=insensitive),
         rooms=Territory(((r.path, r.room) for r in host.rooms), insensitive=insensitive),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from proxy.gateway.snapshot import (
     SnapshotError,
     load,
     page_digests,
+    parse,
 )
 from queueing.config import Mode, RoomConfig, RoomId
 
@@ -29,6 +31,29 @@ HOST = Host(
 SNAPSHOT = Snapshot(
     version=7, pages="built-in", hosts=(HOST,), rooms={ROOM.id: ROOM}, settings=GatewaySettings()
 )
+
+
+def with_lists(**lists: Any) -> Snapshot:
+    return replace(SNAPSHOT, hosts=(replace(HOST, **lists),))
+
+
+def test_lists_that_stand_together_are_read_back_as_written() -> None:
+    snapshot = with_lists(
+        assets=("/a/*", "/a/b"),
+        public_assets=("/p",),
+        streams=("/s/*",),
+        ban_paths=("/.env", "/.git/*"),
+        return_paths=("/back",),
+        allowed_origins=("https://app.example", "http://[::1]:3000"),
+    )
+    assert load(snapshot.dump()) == snapshot
+
+
+def test_a_document_of_an_older_release_is_read_without_judging_it() -> None:
+    older = with_lists(bypass=("/*",))
+    assert parse(older.dump()) == older
+    with pytest.raises(SnapshotError):
+        load(older.dump())
 
 
 def test_a_document_is_read_back_as_written() -> None:
@@ -48,6 +73,12 @@ def test_fields_of_a_newer_release_are_ignored() -> None:
         (replace(SNAPSHOT, rooms={}), "unknown room sale"),
         (replace(SNAPSHOT, hosts=(HOST, replace(HOST, id=2))), "shop.example belongs to host 1"),
         (replace(SNAPSHOT, rooms={ROOM.id: replace(ROOM, capacity=-1)}), "capacity"),
+        (with_lists(assets=("/a/*",), streams=("/a/b",)), r"host 1: .*“/a/\*” \(assets\)"),
+        (with_lists(assets=("/A",), streams=("/a",), path_case="insensitive"), "the same rule"),
+        (with_lists(ban_paths=("/*",)), "host 1: ban_paths: .* covers the whole site"),
+        (with_lists(return_paths=("/__corvus/x",)), "host 1: return_paths: .* Corvus itself"),
+        (with_lists(bypass=("nothing",)), "host 1: bypass: path “nothing” is not allowed"),
+        (with_lists(allowed_origins=("*",)), "host 1: allowed_origins: “\\*”"),
     ],
 )
 def test_what_cannot_stand_is_refused_with_its_place(broken: Snapshot, named: str) -> None:

@@ -250,5 +250,5 @@ def test_the_page_of_a_host_asks_the_database_no_more_than_once_a_rule(
     host = ProxyHost.objects.get()
     for number in range(10):
         RoomBinding.objects.create(host=host, path=f"/hall-{number}", room_id="main")
-    with django_assert_max_num_queries(10 + 11):
+    with django_assert_max_num_queries(10 + 12):
         console.get(f"{HOSTS}{host.pk}/change/")

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.names import clean_name, clean_names, clean_origin, clean_path_list, clean_path_rule
+from proxy.names import (
+    clean_allowed_origin,
+    clean_allowed_origins,
+    clean_name,
+    clean_names,
+    clean_origin,
+    clean_path_list,
+    clean_path_rule,
+)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +87,48 @@ def test_cleaning_a_name_twice_changes_nothing(text: str) -> None:
     except ValueError:
         return
     assert clean_name(once) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("https://App.Example.org", "https://app.example.org"),
+        ("https://app.example.org:443/", "https://app.example.org"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://a:80", "http://a"),
+        ("http://a:443", "http://a:443"),
+        ("https://bücher.example", "https://xn--bcher-kva.example"),
+        ("https://[2001:db8::1]:8443", "https://[2001:db8::1]:8443"),
+        ("capacitor://localhost", "capacitor://localhost"),
+    ],
+)
+def test_wr_50_an_allowed_origin_has_the_form_that_browsers_send(text: str, origin: str) -> None:
+    assert clean_allowed_origin(text) == origin
+    assert clean_allowed_origin(origin) == origin
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*",
+        "https://*",
+        "https://*.example.org",
+        "null",
+        "app.example.org",
+        "https://",
+        "https://a/b",
+        "https://u@a",
+        "https://a:0",
+        "https://a:99999",
+        "https://a?x",
+        "//a",
+    ],
+)
+def test_wr_50_what_is_no_origin_of_one_site_is_refused_with_its_value(text: str) -> None:
+    with pytest.raises(ValueError, match="is not allowed") as refusal:
+        clean_allowed_origin(text)
+    assert text in str(refusal.value)
+
+
+def test_allowed_origins_are_one_a_line_and_each_once() -> None:
+    assert clean_allowed_origins("https://a, https://A/\nhttp://b") == "https://a\nhttp://b"
