@@ -134,6 +134,16 @@ def looks_like_offer(text: str) -> bool:
     return text.startswith(_PREFIX)
 
 
+def room_named_in(token: str) -> str:
+    """Give the room that an offer claims to be of; "" when it cannot be read. Not verified."""
+    match = _TOKEN.fullmatch(token.encode("utf-8", "replace"))
+    try:
+        fields = _BODY.fullmatch(_from_base64url(match[1]).decode("ascii")) if match else None
+    except (UnicodeError, binascii.Error):
+        return ""
+    return fields[2] if fields else ""
+
+
 def read_offer(token: str, room: RoomId, keys: Keyring) -> Offer | None:
     """Give what a token says; None unless it was signed here, for this room, by a living key.
 

@@ -25,6 +25,7 @@ from proxy.gateway.errors import error_answer
 from proxy.gateway.exchange import Exchange, read_exchange
 from proxy.gateway.forward import AnswerCut, Receive, Send
 from proxy.gateway.passage import Passage, Sent, send_answer
+from proxy.gateway.request_body import RequestBody
 from proxy.gateway.resources import GatewayEnvironment, InForce, Resources, open_resources
 from proxy.gateway.snapshot import Snapshot
 from proxy.gateway.streams import serve_stream
@@ -140,7 +141,12 @@ class Gateway:
                 await passage.answer(_error(in_force, exchange, PageState.BLOCKED), route.reason)
             case Reserved():
                 answer = await endpoints.reserved(
-                    exchange, in_force.rooms, resources.live, resources.operations()
+                    exchange,
+                    route.site,
+                    in_force.rooms,
+                    resources.live,
+                    resources.operations(),
+                    RequestBody(scope["headers"], receive),
                 )
                 await passage.answer(answer, route.reason)
             case BadRequest():

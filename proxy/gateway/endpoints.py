@@ -10,7 +10,7 @@ import hmac
 import string
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote
 
 import structlog
@@ -20,7 +20,12 @@ from proxy.gateway.cookies import preference_cookie
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.forgery import is_own_page
 from proxy.gateway.gate import read_cookie
+from proxy.gateway.helper_script import helper_answer
 from proxy.gateway.live import LiveRoom
+from proxy.gateway.payments import take_order, take_stripe_event
+from proxy.gateway.plan import Site
+from proxy.gateway.request_body import RequestBody
+from proxy.gateway.revocation import take_revocation
 from proxy.gateway.room_answers import (
     Desk,
     blank_view,
@@ -29,18 +34,22 @@ from proxy.gateway.room_answers import (
     status_answer,
 )
 from proxy.gateway.rooms import Rooms
-from queueing.config import RoomId
+from proxy.gateway.session_answers import session_document
+from queueing.config import RoomId, Unit
 from queueing.pages import PageState
 from queueing.pages.view import local_address
 from queueing.passes import Credential, Kind
 from queueing.places import State
 from queueing.store import StoreError, StoreUnreachable
 
+if TYPE_CHECKING:
+    from queueing.places import Session
+
 log = structlog.get_logger("corvus.gateway")
 
 _ROOM_METHODS = {
     "status": ("GET", "HEAD"),
-    "session": ("GET", "HEAD"),
+    "session": ("GET", "HEAD", "POST"),
     "lang": ("GET", "HEAD"),
     "refresh": ("GET", "HEAD"),
     "leave": ("POST",),
@@ -48,6 +57,9 @@ _ROOM_METHODS = {
     "extend": ("POST",),
     "rejoin": ("POST",),
 }
+_SERVERS_METHODS = ("promote", "stripe", "revoke")
+"""What programs call, with a secret of theirs: POST only."""
+
 _REFRESHES = ("0", "30", "120")
 _MOST_FIELDS = 8
 
@@ -59,13 +71,17 @@ class Operations:
     admin_token: str
     readiness: Callable[[], dict[str, str]]  # part → what is wrong; empty = ready
     stats: Callable[[], dict[str, Any]]
+    promote_secret: str = ""
+    stripe_secret: str = ""
 
 
 async def reserved(
     exchange: Exchange,
+    site: Site | None,
     rooms: Rooms,
     live: dict[RoomId, LiveRoom],
     operations: Operations,
+    body: RequestBody,
 ) -> Answer:
     """Answer a request for a reserved path."""
     parts = exchange.path.decode("latin-1").split("/")[2:]
@@ -76,12 +92,53 @@ async def reserved(
             return _only(exchange, ("GET", "HEAD"), lambda: _ready(exchange, operations))
         case ["stats"]:
             return _only(exchange, ("GET", "HEAD"), lambda: _stats(exchange, operations))
+        case ["helper.js"]:
+            return _only(exchange, ("GET", "HEAD"), lambda: helper_answer(exchange, rooms.pages))
+        case ["wr", room_id, action] if action in _SERVERS_METHODS and RoomId(room_id) in live:
+            if exchange.method != "POST":
+                return _wrong_method(("POST",))
+            return await _called(exchange, rooms, live[RoomId(room_id)], action, operations, body)
         case ["wr", room_id, action] if action in _ROOM_METHODS and RoomId(room_id) in live:
             allowed = _ROOM_METHODS[action]
             if exchange.method not in allowed:
                 return _wrong_method(allowed)
+            if exchange.method == "POST" and not _may_ask(exchange, site):
+                return plain(403, "only this site's own pages may ask for this")
             return await _room(exchange, rooms, live[RoomId(room_id)], action)
+    return _nothing()
+
+
+def _nothing() -> Answer:
     return plain(404, "there is nothing here")
+
+
+def _may_ask(exchange: Exchange, site: Site | None) -> bool:
+    """Whether a request that changes something comes from a page that may ask for it: one of this
+    host, or of an origin whose scripts the host allows (WR-50)."""
+    if is_own_page(exchange):
+        return True
+    return site is not None and exchange.found.get(b"origin") in site.allowed_origins
+
+
+async def _called(
+    exchange: Exchange,
+    rooms: Rooms,
+    live: LiveRoom,
+    action: str,
+    operations: Operations,
+    body: RequestBody,
+) -> Answer:
+    """Answer a program that proves itself by a secret; without one there is nothing here."""
+    match action:
+        case "promote" if secret := operations.promote_secret:
+            return await take_order(body, rooms, live, secret)
+        case "stripe" if secret := operations.stripe_secret:
+            return await take_stripe_event(body, rooms, live, secret)
+        case "revoke" if operations.admin_token:
+            if not is_admin(exchange, operations.admin_token):
+                return _unauthorised()
+            return await take_revocation(body, rooms, live)
+    return _nothing()
 
 
 def _only(exchange: Exchange, allowed: tuple[str, ...], answer: Callable[[], Answer]) -> Answer:
@@ -102,10 +159,14 @@ def _ready(exchange: Exchange, operations: Operations) -> Answer:
 
 def _stats(exchange: Exchange, operations: Operations) -> Answer:
     if not operations.admin_token:
-        return plain(404, "there is nothing here")
+        return _nothing()
     if not is_admin(exchange, operations.admin_token):
-        return plain(401, "the admin token is wrong", [(b"www-authenticate", b"Bearer")])
+        return _unauthorised()
     return json_answer(200, operations.stats())
+
+
+def _unauthorised() -> Answer:
+    return plain(401, "the admin token is wrong", [(b"www-authenticate", b"Bearer")])
 
 
 def is_admin(exchange: Exchange, token: str) -> bool:
@@ -150,8 +211,6 @@ class _Ask:
 
 
 async def _room(exchange: Exchange, rooms: Rooms, live: LiveRoom, action: str) -> Answer:
-    if exchange.method == "POST" and not is_own_page(exchange):
-        return plain(403, "only this site's own pages may ask for this")
     try:
         fields = parse_qs(exchange.query.decode("latin-1"), max_num_fields=_MOST_FIELDS)
     except ValueError:
@@ -163,9 +222,11 @@ async def _room(exchange: Exchange, rooms: Rooms, live: LiveRoom, action: str) -
         case "refresh":
             return _prefer(ask, "every", "corvus_refresh", _REFRESHES)
         case "rejoin":
+            if "own" in ask.fields:
+                return ask.go_on(rooms.another_cookie(exchange, live.config))
             return ask.go_on(rooms.new_cookie(exchange, live.config, live.reset_ms))
         case "session":
-            return _session(ask)
+            return await _session(ask)
     if rooms.breaker.is_open:
         return _cannot(ask, action, PageState.STORE_DOWN)
     try:
@@ -193,17 +254,44 @@ def _prefer(ask: _Ask, field: str, cookie: str, allowed: tuple[str, ...]) -> Ans
     return ask.go_on(preference_cookie(ask.exchange, ask.rooms.settings, cookie, chosen))
 
 
-def _session(ask: _Ask) -> Answer:
-    credential, now = ask.credential, ask.rooms.clock.now_ms()
+async def _session(ask: _Ask) -> Answer:
+    """Tell how long the visitor may stay; a POST lengthens its absolute limit (WR-26)."""
+    rooms, room, held = ask.rooms, ask.live.config, ask.credential
+    now_ms = rooms.clock.now_ms()
     if (
-        credential is None
-        or credential.kind is Kind.QUEUED
-        or credential.exp_ms <= now
-        or ask.live.revocations.covers(credential)
+        held is None
+        or held.kind is Kind.QUEUED
+        or held.exp_ms <= now_ms
+        or ask.live.revocations.covers(held)
     ):
-        return json_answer(200, {"state": "none", "expires_in": None, "server_time": now})
-    left_s = (credential.exp_ms - now) // 1000
-    return json_answer(200, {"state": "active", "expires_in": left_s, "server_time": now})
+        return json_answer(
+            200, session_document(room, now_ms=now_ms, expires_ms=None, session=None)
+        )
+    wanted = ask.exchange.method == "POST" and not room.essential_limit
+    session = await _stay(ask, held, lengthen=wanted)
+    expires_ms, cookies = held.exp_ms, NO_COOKIES
+    if session is not None and wanted and session.expires_ms > held.exp_ms:
+        expires_ms = session.expires_ms
+        renewed = rooms.pass_until(ask.exchange, room, held.sid, session.now_ms, expires_ms)
+        cookies = rooms.cookie(ask.exchange, room, renewed)
+    document = session_document(room, now_ms=now_ms, expires_ms=expires_ms, session=session)
+    return json_answer(200, document, extra=cookies)
+
+
+NO_COOKIES: Headers = []
+
+
+async def _stay(ask: _Ask, held: Credential, *, lengthen: bool) -> Session | None:
+    """Ask the script of the visitor's absolute limit; None where there is none to be told."""
+    rooms, room = ask.rooms, ask.live.config
+    if not room.absolute_ttl_ms or room.unit is not Unit.VISITORS or rooms.breaker.is_open:
+        return None
+    call = rooms.store.prolong if lengthen else rooms.store.session
+    try:
+        return await call(room.id, held.sid)
+    except StoreError as error:
+        log.warning("session's limit not known", room=room.id, error=str(error))
+        return None
 
 
 async def _status(ask: _Ask) -> Answer:

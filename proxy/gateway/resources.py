@@ -101,6 +101,8 @@ class Resources:
             admin_token=self.environment.admin_token,
             readiness=self.readiness,
             stats=self.stats,
+            promote_secret=self.environment.promote_secret,
+            stripe_secret=self.environment.stripe_secret,
         )
 
     def readiness(self) -> dict[str, str]:

@@ -1,0 +1,36 @@
+"""The script that single-page applications load from the gateway (WR-50). Pure.
+
+The script itself is `templates/waiting/helper.js`; the page bundle carries it with each language's
+words. See docs/single-page-apps.md.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+from proxy.gateway.answers import Answer
+from proxy.gateway.exchange import Exchange
+from queueing.pages import PageBundle, choose_language
+
+PATH = "/__corvus/helper.js"
+
+
+def helper_answer(exchange: Exchange, pages: PageBundle) -> Answer:
+    """Give the script in the language of `?lang=`, else of the browser."""
+    query = parse_qs(exchange.query[:200].decode("latin-1"))
+    language = choose_language(
+        exchange.found.get(b"accept-language", b"").decode("latin-1"),
+        query.get("lang", [""])[0],
+        pages.languages,
+        pages.languages[0],
+    )
+    headers = [
+        (b"content-type", b"text/javascript; charset=utf-8"),
+        (b"content-language", language.encode()),
+        (b"cache-control", b"public, max-age=3600"),
+        (b"vary", b"Accept-Language"),
+        (b"access-control-allow-origin", b"*"),
+        (b"cross-origin-resource-policy", b"cross-origin"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    return Answer(200, headers, pages.helper(language))
