@@ -68,6 +68,33 @@ def test_a_stored_room_that_no_longer_holds_is_an_error() -> None:
     assert found == ["queueing.E001"]
 
 
+@pytest.mark.django_db
+def test_a_stored_price_without_a_payment_page_is_an_error_with_room_and_field() -> None:
+    Room.objects.create(id="sale", on_outage="open", inside_now="keep", skip_rate="0.5")
+    (found,) = [m for m in run_checks(databases=["default"]) if m.id == "queueing.E001"]
+    assert found.msg.startswith("Room sale: skip_url: ")
+
+
+def test_the_background_worker_reaps_as_often_as_the_setting_says(tmp_path: Path) -> None:
+    code = "from corvus_site.celery import app; print(app.conf.beat_schedule['reap-rooms'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={
+            "PATH": os.environ["PATH"],
+            "CORVUS_REAPER": "10s",
+            "CORVUS_DATA_DIR": str(tmp_path),
+            "DJANGO_SETTINGS_MODULE": "corvus_site.settings",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "'schedule': 10.0" in done.stdout
+    assert "'expires': 9.0" in done.stdout
+
+
 def test_a_bad_setting_ends_a_command_with_one_line_and_status_2(tmp_path: Path) -> None:
     done = run("check", CORVUS_DATA_DIR=str(tmp_path), CORVUS_CAPACITY="many")
     assert done.returncode == 2

@@ -80,6 +80,25 @@ def test_flags_stay_flags_in_the_supervisors_children() -> None:
         ("CORVUS_CONSOLE_HOSTS", "http://a", "host names or addresses"),
         ("CORVUS_REDIS_URL", "http://store", "redis:// or rediss:// or unix://"),
         ("CORVUS_RETRY_AFTER", "0", "between 1s and 1h"),
+        ("CORVUS_PRIORITY_CAP", "-1", "between 0 and 2147483647"),
+        ("CORVUS_PRIORITY_LANE_RANK", "0", "a rank from 1 to 7, or its name: member, prospect"),
+        ("CORVUS_PRIORITY_LANE_RANK", "8", "a rank from 1 to 7"),
+        ("CORVUS_PRIORITY_LANE_RANK", "guest", "a rank from 1 to 7"),
+        ("CORVUS_PRIORITY_LANE_RANK", "king", "checkout, staff or nobody"),
+        ("CORVUS_PRIORITY_WAIT", "61s", "between 0 and 1m"),
+        ("CORVUS_PRIORITY_FORMS", "some", "true or false"),
+        ("CORVUS_RATE", "-0.5", "a number from 0 to 1000000 with at most 6 decimals"),
+        ("CORVUS_RATE", "inf", "a number from 0 to 1000000"),
+        ("CORVUS_SURGE", "1000001", "a number from 0 to 1000000"),
+        ("CORVUS_SKIP_URL", "//evil.example", "a path that begins with one /"),
+        ("CORVUS_SKIP_URL", "javascript:alert(1)", "http:// or https://"),
+        ("CORVUS_SKIP_CURRENCY", "EURO", "three letters of ISO 4217"),
+        ("CORVUS_PASS_DURATION", "25h", "between 0 and 1d"),
+        ("CORVUS_ORDER", "price", "arrival or rank"),
+        ("CORVUS_MAX_OVERTAKE", "91", "between 0 and 90"),
+        ("CORVUS_LEASE_TTL", "1s", "between 2s and 10m"),
+        ("CORVUS_REAPER", "4s", "between 5s and 1d"),
+        ("CORVUS_REAPER", "25h", "between 5s and 1d"),
     ],
 )
 def test_a_bad_value_is_one_line_with_name_value_and_what_is_allowed(
@@ -114,6 +133,8 @@ def test_a_short_secret_is_refused_with_the_length_that_is_wanted() -> None:
         env.load({"CORVUS_SECRET": "x" * 31})
     with pytest.raises(BadSetting, match="at least 12 characters"):
         env.load({"CORVUS_SETUP_TOKEN": "x" * 11})
+    with pytest.raises(BadSetting, match=r"CORVUS_PROMOTE_SECRET: .*at least 32 characters"):
+        env.load({"CORVUS_PROMOTE_SECRET": "x" * 31})
 
 
 def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
@@ -139,11 +160,42 @@ def test_a_secret_is_no_flag() -> None:
         env.load({}, {"CORVUS_SECRET": "s" * 40})
 
 
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [("1", 1), ("3", 3), ("customer", 3), ("STAFF", 6), ("nobody", 7), ("7", 7)],
+)
+def test_the_lanes_rank_is_a_number_or_a_name(text: str, rank: int) -> None:
+    effective = env.load({"CORVUS_PRIORITY_LANE_RANK": text})
+    assert effective.room_fields()["lane_rank"] == rank
+
+
+def test_prices_are_exact_and_currencies_may_be_written_small() -> None:
+    effective = env.load(
+        {
+            "CORVUS_RATE": "0.10",
+            "CORVUS_SURGE": "0.000001",
+            "CORVUS_SKIP_CURRENCY": "usd",
+            "CORVUS_SKIP_URL": "https://pay.example/line?shop=1",
+        }
+    )
+    fields = effective.room_fields()
+    assert (fields["skip_rate"], fields["skip_surge"]) == ("0.1", "0.000001")
+    assert fields["skip_currency"] == "USD"
+
+
 def test_values_that_cannot_stand_together_are_refused_by_the_setting_to_change() -> None:
     with pytest.raises(BadSetting, match="CORVUS_ACTIVE_TTL: 20 s is not allowed"):
         env.load({"CORVUS_ACTIVE_TTL": "20s"})
     with pytest.raises(BadSetting, match="CORVUS_RETURN_WINDOW"):
         env.load({"CORVUS_RETURN_WINDOW": "60s"})
+    with pytest.raises(BadSetting, match=r"CORVUS_SKIP_URL: .*where it is paid"):
+        env.load({"CORVUS_RATE": "1"})
+    with pytest.raises(
+        BadSetting, match=r"CORVUS_PASS_DURATION: 59 s is not allowed: .*at least 60 s"
+    ):
+        env.load({"CORVUS_PASS_DURATION": "59s"})
+    with pytest.raises(BadSetting, match="CORVUS_LEASE_TTL: 300 s is not allowed"):
+        env.load({"CORVUS_LEASE_TTL": "5m", "CORVUS_ADMIT_TTL": "1m"})
     with pytest.raises(BadSetting, match="CORVUS_TLS_KEY: it must be set too"):
         env.load({"CORVUS_TLS_CERT": "/x"})
 
