@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
-from proxy import queries
+from proxy import queries, services
 from proxy import store as keys
 from proxy.gateway.snapshot import Snapshot, load
 from proxy.models import ConfigVersion, ProxyHost, RoomBinding
+from queueing import services as rooms
+from queueing.models import Room
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -252,3 +255,207 @@ def test_the_page_of_a_host_asks_the_database_no_more_than_once_a_rule(
         RoomBinding.objects.create(host=host, path=f"/hall-{number}", room_id="main")
     with django_assert_max_num_queries(10 + 12):
         console.get(f"{HOSTS}{host.pk}/change/")
+
+
+# Tiers.
+
+CONFLICT = (
+    "“/static/*” (assets) and “/static/live” (streams) cover the same path: a path belongs to one"
+    " list."
+)
+
+
+def test_a_conflict_of_lists_is_said_at_both_fields_and_nothing_is_saved(console: Client) -> None:
+    form = host_form(assets="/static/*\n/fonts/*", streams="/static/live")
+    response = console.post(f"{HOSTS}add/", form)
+    errors = response.context["adminform"].form.errors
+    assert errors == {"assets": [CONFLICT], "streams": [CONFLICT]}
+    assert not ProxyHost.objects.filter(label="Shop").exists()
+
+
+def test_settings_say_the_same_sentence_at_the_same_lists(console: Client) -> None:
+    form = as_sent(console, CORVUS_ASSETS="/static/*", CORVUS_STREAM_PATHS="/static/live")
+    response = console.post(SETTINGS, form)
+    assert response.status_code == 400
+    errors = response.context["form"].errors
+    assert errors == {"CORVUS_ASSETS": [CONFLICT], "CORVUS_STREAM_PATHS": [CONFLICT]}
+    assert queries.saved_settings() == {}
+
+
+@pytest.mark.parametrize("pattern", ["/*", "/__corvus/x"])
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("bypass", "CORVUS_BYPASS"),
+        ("assets", "CORVUS_ASSETS"),
+        ("public_assets", "CORVUS_ASSET_PUBLIC"),
+        ("streams", "CORVUS_STREAM_PATHS"),
+        ("ban_paths", "CORVUS_BAN_PATHS"),
+    ],
+)
+def test_the_whole_site_and_our_own_addresses_are_refused_in_every_list(
+    console: Client, pattern: str, field: str, name: str
+) -> None:
+    page = console.post(f"{HOSTS}add/", host_form(**{field: pattern}))
+    [message] = page.context["adminform"].form.errors[field]
+    assert pattern in message
+    settings_page = console.post(SETTINGS, as_sent(console, **{name: pattern}))
+    assert settings_page.context["form"].errors == {name: [message]}
+
+
+def test_an_allowed_origin_is_one_site(console: Client) -> None:
+    page = console.post(f"{HOSTS}add/", host_form(allowed_origins="*"))
+    assert "allowed_origins" in page.context["adminform"].form.errors
+
+
+def test_the_case_rule_of_the_catch_all_counts_for_the_lists_in_its_settings(
+    console: Client, store: Any
+) -> None:
+    lists = {"CORVUS_ASSETS": "/Static/*", "CORVUS_STREAM_PATHS": "/static/live"}
+    console.post(SETTINGS, as_sent(console, **lists))
+    host = ProxyHost.objects.get(catch_all=True)
+    form = host_form(host_names="*", path_case="insensitive")
+    page = console.post(f"{HOSTS}{host.pk}/change/", form)
+    assert list(page.context["adminform"].form.errors) == ["path_case"]
+    console.post(SETTINGS, as_sent(console, CORVUS_STREAM_PATHS="/live"))
+    assert console.post(f"{HOSTS}{host.pk}/change/", form).status_code == 302
+    settings_page = console.post(SETTINGS, as_sent(console, **lists))
+    assert set(settings_page.context["form"].errors) == set(lists)
+    found = next(h for h in snapshot(store).hosts if h.names == ("*",))
+    assert (found.assets, found.streams) == (("/Static/*",), ("/live",))
+
+
+def test_return_paths_of_the_catch_all_and_its_settings_are_held_against_each_other(
+    console: Client,
+) -> None:
+    host = ProxyHost.objects.get(catch_all=True)
+    form = host_form(host_names="*", return_paths="/checkout/3ds")
+    assert console.post(f"{HOSTS}{host.pk}/change/", form).status_code == 302
+    settings_page = console.post(SETTINGS, as_sent(console, CORVUS_ASSETS="/checkout/*"))
+    assert list(settings_page.context["form"].errors) == ["CORVUS_ASSETS"]
+    page = console.post(f"{HOSTS}{host.pk}/change/", {**form, "return_paths": "/robots.txt"})
+    errors = page.context["adminform"].form.errors
+    assert list(errors) == ["return_paths"]
+    assert "“/robots.txt” (paths that never wait)" in errors["return_paths"][0]
+
+
+def tiers_page(console: Client, host: ProxyHost, url: str) -> str:
+    response = console.get(f"{HOSTS}{host.pk}/tiers/", {"url": url})
+    assert response.status_code == 200
+    return " ".join(response.content.decode().split())
+
+
+@pytest.fixture
+def shop(console: Client) -> ProxyHost:
+    lists = {"assets": "/static/*", "ban_paths": "/.env", "streams": "/live"}
+    form = host_form(**lists, **{"bindings-0-path": "/tickets/*"})
+    assert console.post(f"{HOSTS}add/", form).status_code == 302
+    return ProxyHost.objects.get(label="Shop")
+
+
+def test_the_page_of_a_host_shows_its_rules_in_the_order_in_which_they_are_applied(
+    console: Client, shop: ProxyHost
+) -> None:
+    for host in (shop, ProxyHost.objects.get(catch_all=True)):
+        page = console.get(f"{HOSTS}{host.pk}/change/").content.decode()
+        shown = page.split("Rules, in the order in which they are applied")[1]
+        places = [
+            shown.index(f'<th scope="row">{name}</th>')
+            for name in (
+                "Ban paths",
+                "Corvus&#x27;s own addresses",
+                "Paths that never wait",
+                "Assets",
+                "Public assets",
+                "Streams",
+                "Pages",
+            )
+        ]
+        assert places == sorted(places)
+    assert "<code>/static/*</code>" in console.get(f"{HOSTS}{shop.pk}/change/").content.decode()
+    assert 'name="url"' not in console.get(f"{HOSTS}add/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("/static/a.css", "Belongs to the assets; no room governs it."),
+        ("/static/a.css", "The rule that matched: <code>/static/*</code>"),
+        ("https://Shop.example.org:443/static/a.css?v=1#x", "<code>/static/a.css</code>"),
+        ("http://shop.example.org", "Belongs to the pages; no room governs it."),
+        ("/tickets/1", "Belongs to the pages; governed by the room main."),
+        ("/tickets/1", "No rule matched."),
+        ("/live", "Belongs to the streams"),
+        ("/robots.txt", "Belongs to the paths that never wait"),
+        ("/static/..%2f.env", "A ban path: never reaches the site."),
+        ("/static/../tickets/x", "Belongs to the pages; governed by the room main."),
+        ("//__corvus/healthz", "One of Corvus&#x27;s own addresses: answered here."),
+        ("/a%00", "Refused with 400: the path holds NUL."),
+        ("/bücher neu", "<code>/b%C3%BCcher%20neu</code>"),
+        ("/bücher neu", "<td><code>/bücher neu</code></td>"),
+        ("tickets", "“tickets” is not allowed: write a path that begins with /"),
+        ("https://a b/x", "is not allowed: the host name is none."),
+        ("/<script>alert(1)</script>", "%3Cscript%3E"),
+    ],
+)
+def test_the_tester_says_the_tier_of_a_url_and_why(
+    console: Client, shop: ProxyHost, url: str, said: str
+) -> None:
+    page = tiers_page(console, shop, url)
+    if "<script>" in url:
+        assert url not in page
+        said = "&lt;script&gt;alert(1)"
+    assert said in page
+
+
+def test_the_tester_says_when_the_readings_belong_to_two_rooms(
+    console: Client, shop: ProxyHost
+) -> None:
+    rooms.save_room(
+        room=Room(id="sale", name="Sale", on_outage="open", inside_now="keep"), author="a"
+    )
+    services.save_host(
+        host=shop,
+        names=["shop.example.org"],
+        rules=[services.Rule("/tickets/*", "sale"), services.Rule("/*", "main")],
+        author="ada",
+    )
+    page = tiers_page(console, shop, "/x/..%2ftickets")
+    assert "Refused with 400: the path belongs to two rooms" in page
+    assert "<td>sale</td>" in page
+    assert "<td>main</td>" in page
+
+
+def test_the_tester_leads_a_url_of_another_host_to_that_host(
+    console: Client, shop: ProxyHost
+) -> None:
+    rest = ProxyHost.objects.get(catch_all=True)
+    page = tiers_page(console, shop, "https://other.example/x")
+    assert f'href="{HOSTS}{rest.pk}/tiers/?url=https%3A//other.example/x"' in page
+    assert "Belongs to" not in page
+    assert "Belongs to the pages; governed by the room main." in tiers_page(
+        console, rest, "https://other.example/x"
+    )
+    assert f"{HOSTS}{shop.pk}/tiers/" in tiers_page(console, rest, "https://shop.example.org/")
+
+
+def test_the_tester_needs_the_right_to_see_hosts_and_no_more(
+    console: Client, shop: ProxyHost
+) -> None:
+    client = Client()
+    viewer = User.objects.create_user("eve", password="x", is_staff=True)
+    client.force_login(viewer)
+    assert client.get(f"{HOSTS}{shop.pk}/tiers/").status_code == 403
+    viewer.user_permissions.add(Permission.objects.get(codename="view_proxyhost"))
+    assert "assets" in tiers_page(client, shop, "/static/x")
+    assert "Which tier is this URL?" in client.get(f"{HOSTS}{shop.pk}/change/").content.decode()
+    assert console.get(f"{HOSTS}99999/tiers/").status_code == 404
+    assert Client().get(f"{HOSTS}{shop.pk}/tiers/").status_code == 302
+
+
+def test_the_tester_has_neither_script_nor_style_in_its_page(
+    console: Client, shop: ProxyHost
+) -> None:
+    page = tiers_page(console, shop, "/static/a.css")
+    assert "style=" not in page
+    assert not re.search(r"<script(?![^>]*\bsrc=)", page)

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 
 from corvus_site import env
-from proxy import queries, services
+from proxy import publishing, queries, services
 from proxy import store as keys
 from proxy.gateway.snapshot import Snapshot, load
 from proxy.models import ConfigVersion, KeyGeneration, ProxyHost, SavedSetting
@@ -253,3 +253,64 @@ def test_wr_28_a_ticket_signed_before_a_rotation_verifies_for_all_its_life(store
     with time_machine.travel(begin + dt.timedelta(milliseconds=life_ms), tick=False):
         services.rotate_secret(author="ada")
     assert {keys_now().read(v, MAIN).verdict for v in values} == {Verdict.STALE}
+
+
+def test_lists_of_the_environment_that_conflict_stop_the_start_in_one_line() -> None:
+    with pytest.raises(env.BadSetting) as refusal:
+        env.load({"CORVUS_ASSETS": "/robots.txt"})
+    assert str(refusal.value) == (
+        "CORVUS_ASSETS: “/robots.txt” (paths that never wait) and “/robots.txt” (assets) are the"
+        " same rule: write it once."
+    )
+
+
+def test_a_start_whose_settings_are_against_the_catch_all_says_so_in_one_line(
+    settings: Any,
+) -> None:
+    host = ProxyHost.objects.get(catch_all=True)
+    host.return_paths = "/checkout/3ds"
+    rule = services.Rule("/*", MAIN)
+    services.save_host(host=host, names=["*"], rules=[rule], author="ada")
+    settings.CORVUS = env.load({"CORVUS_ASSETS": "/checkout/*"})
+    with pytest.raises(CommandError, match=r"^CORVUS_ASSETS: .*“/checkout/3ds” \(return paths\)"):
+        call_command("publish")
+    host.refresh_from_db()
+    assert host.assets == ""
+
+
+def test_lists_of_the_settings_become_the_catch_alls_and_are_published(
+    store: Any, settings: Any
+) -> None:
+    settings.CORVUS = env.load({"CORVUS_ASSETS": "/static/*, /fonts/*"})
+    services.save_settings(
+        values={
+            "CORVUS_ASSET_PUBLIC": "/uploads/*",
+            "CORVUS_STREAM_PATHS": "/live",
+            "CORVUS_BAN_PATHS": "/.env,/.git/*",
+            "CORVUS_STREAM_CAP": "9",
+            "CORVUS_CLIENT_PROTO_HEADER": "X-Client-Proto",
+        },
+        author="ada",
+    )
+    [host] = snapshot(store).hosts
+    assert host.assets == ("/static/*", "/fonts/*")
+    assert (host.public_assets, host.streams) == (("/uploads/*",), ("/live",))
+    assert host.ban_paths == ("/.env", "/.git/*")
+    assert snapshot(store).settings.stream_cap == 9
+    assert snapshot(store).settings.client_proto_header == "X-Client-Proto"
+
+
+def test_a_host_whose_lists_conflict_is_not_saved_by_any_way(store: Any) -> None:
+    before = store.get(keys.SNAPSHOT_KEY)
+    host = ProxyHost(label="Shop", origin="http://127.0.0.1:1", assets="/a/*", streams="/a/b")
+    with pytest.raises(ValidationError) as refusal:
+        services.save_host(host=host, names=["shop.example"], rules=[], author="ada")
+    assert set(refusal.value.message_dict) == {"assets", "streams"}
+    assert store.get(keys.SNAPSHOT_KEY) == before
+
+
+def test_old_versions_that_would_be_refused_today_can_still_be_cleared_away() -> None:
+    version = ConfigVersion.objects.get()
+    version.document = version.document.replace('"/robots.txt"', '"/*"')
+    version.save()
+    assert publishing.prune_versions(keep=1) == 0
