@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 
 from proxy.effective import Declared, Effective
+from proxy.gateway.conflicts import LABELS
 from proxy.models import HostName, ProxyHost
 from proxy.names import clean_names
 
@@ -40,6 +41,9 @@ class ProxyHostForm(forms.ModelForm):  # type: ignore[type-arg]
             "allowed_origins",
             "session_cookie",
         ]
+        widgets = dict.fromkeys(
+            [*LABELS, "allowed_origins"], forms.Textarea(attrs={"rows": 3, "spellcheck": "false"})
+        )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -34,7 +34,7 @@ _FIELDS = {tier: field for field, tier in LISTS.items()} | {Tier.PAGE: _PAGES}
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One kind of path of a host, at its place in the order."""
+    """One kind of path of a host, at its place in the order; pages, the last, have no rules."""
 
     name: str
     effect: str
@@ -44,7 +44,7 @@ class Stage:
 def stages(site: Site) -> list[Stage]:
     """Give a host's rules in the order in which they are applied."""
     rules = {field: getattr(site.host, field) for field in LISTS}
-    rules |= {_OWN: (f"{RESERVED}/*",), _PAGES: ("everything else",)}
+    rules |= {_OWN: (f"{RESERVED}/*",), _PAGES: ()}
     return [Stage(_NAMES[name], _EFFECTS[name], rules[name]) for name in _ORDER]
 
 

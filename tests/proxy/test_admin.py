@@ -372,6 +372,7 @@ def test_the_page_of_a_host_shows_its_rules_in_the_order_in_which_they_are_appli
             )
         ]
         assert places == sorted(places)
+    assert "everything else" in shown
     assert "<code>/static/*</code>" in console.get(f"{HOSTS}{shop.pk}/change/").content.decode()
     assert 'name="url"' not in console.get(f"{HOSTS}add/").content.decode()
 
