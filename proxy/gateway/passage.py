@@ -13,7 +13,9 @@ from typing import Any, cast
 
 import structlog
 
+from proxy.gateway.admission import Entry
 from proxy.gateway.answers import Answer, to_head
+from proxy.gateway.cookies import forget_cookie, forget_rank
 from proxy.gateway.cors import readable
 from proxy.gateway.errors import ORIGIN_FAILURES, error_answer
 from proxy.gateway.exchange import Exchange, Headers
@@ -23,8 +25,8 @@ from proxy.gateway.headers import CorvusHeaders, Sender, origin_head
 from proxy.gateway.leases import LeaseLost
 from proxy.gateway.live import LiveRoom
 from proxy.gateway.plan import Site
+from proxy.gateway.ranks import obey
 from proxy.gateway.resources import InForce, Resources
-from proxy.gateway.rooms import Entry
 from proxy.gateway.running import Run
 from proxy.gateway.tiers import Tier
 from proxy.gateway.upstream_errors import OriginError
@@ -34,6 +36,7 @@ from proxy.gateway.websocket import relay
 from queueing.config import Unit
 from queueing.pages import PageState
 from queueing.passes import Credential
+from queueing.ranks import read_priority
 from queueing.store import StoreError
 
 log = structlog.get_logger("corvus.gateway")
@@ -98,11 +101,10 @@ class Passage:
     async def forward(self, site: Site, entry: Entry, live: LiveRoom | None) -> None:
         """Forward to the origin; what fails before its answer becomes 400, 502 or 504."""
         try:
-            head = self._head(site)
             if live is None or entry.credential is None:
-                await self._carry(site, head, entry, None, None)
+                await self._carry(site, entry, None, None)
             else:
-                await self._inside(site, head, entry, live, entry.credential)
+                await self._inside(site, entry, live, entry.credential)
         except (BadHead, BodyMismatch) as error:
             await self._error(PageState.BAD_REQUEST, str(error))
         except LeaseLost as error:
@@ -117,13 +119,11 @@ class Passage:
             )
             await self._error(ORIGIN_FAILURES[error.status], entry.reason)
 
-    async def _inside(
-        self, site: Site, head: RequestHead, entry: Entry, live: LiveRoom, inside: Credential
-    ) -> None:
+    async def _inside(self, site: Site, entry: Entry, live: LiveRoom, inside: Credential) -> None:
         """Carry it as a run of its room; who loses the slot of a request is cut off."""
         run = self._run(entry, live, inside)
         try:
-            await self._carry(site, head, entry, live, run)
+            await self._carry(site, entry, live, run)
         except asyncio.CancelledError:
             if not run.stop.is_cut:
                 raise
@@ -154,7 +154,7 @@ class Passage:
         return run
 
     async def _carry(
-        self, site: Site, head: RequestHead, entry: Entry, live: LiveRoom | None, run: Run | None
+        self, site: Site, entry: Entry, live: LiveRoom | None, run: Run | None
     ) -> None:
         def told(_: int, said: CorvusHeaders) -> Headers | None:
             return self._obey(said, live, entry)
@@ -164,7 +164,7 @@ class Passage:
             "receive": self.receive,
             "send": self.send,
             "origin": site.origin,
-            "head": head,
+            "head": self._head(site),
             "upstream": self.resources.upstream,
             "stop": run.stop if run is not None else None,
             "extra_headers": self._extra(entry),
@@ -174,7 +174,7 @@ class Passage:
             opened = partial(self.resources.leases.give_back, run) if entry.lease and run else None
             await relay(**common, on_open=opened)
         else:
-            is_stream = getattr(entry, "tier", Tier.PAGE) is Tier.STREAM
+            is_stream = entry.tier is Tier.STREAM
             await forward(**common, is_stream=is_stream, is_leased=bool(entry.lease))
 
     def _extra(self, entry: Entry) -> Headers:
@@ -201,13 +201,30 @@ class Passage:
         )
 
     def _obey(self, said: CorvusHeaders, live: LiveRoom | None, entry: Entry) -> Headers | None:
-        """Do what the origin's answer asks: end the visitor's session."""
+        """Do what the origin's answer asks: end the visitor's session, or grant it a rank."""
         inside = entry.credential
         if live is None or inside is None:
             return None
         if said.revoke:
             return self._revoke(live, inside)
-        return None
+        if said.priority is None or entry.tier is not Tier.PAGE:
+            return None
+        return self._grant(said.priority, self.resources.live.get(inside.room, live), inside)
+
+    def _grant(self, priority: str, live: LiveRoom, inside: Credential) -> Headers:
+        """Give the visitor the rank that a page says it has (WR-14)."""
+        wish = read_priority(priority)
+        event = "grants_rejected" if wish is None else "grants" if wish.rank else "grants_cleared"
+        live.counters[f"priority_{event}"] += 1
+        return obey(
+            priority,
+            exchange=self.exchange,
+            settings=self.in_force.plan.snapshot.settings,
+            keys=self.in_force.rooms.keys,
+            room=live.config,
+            sid=inside.sid,
+            now_ms=self.resources.clock.now_ms(),
+        )
 
     def _revoke(self, live: LiveRoom, inside: Credential) -> Headers:
         """End the visitor's session here at once; the journal tells the other gateways within a
@@ -217,7 +234,11 @@ class Passage:
             live.revoked[inside.sid] = self.resources.clock.now_ms()
             self.resources.running.close_streams(live.id, inside.sid)
             self.resources.running.spawn(self._revoke_in_store(live, inside))
-        return self.in_force.rooms.forget(self.exchange, live.config)
+        settings = self.in_force.plan.snapshot.settings
+        return [
+            *forget_cookie(self.exchange, settings, live.config),
+            *forget_rank(self.exchange, settings, live.config),
+        ]
 
     async def _revoke_in_store(self, live: LiveRoom, inside: Credential) -> None:
         try:
