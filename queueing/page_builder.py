@@ -147,7 +147,7 @@ def _language(code: str, names: dict[str, str]) -> dict[str, Any]:
         "script": json.dumps(script, ensure_ascii=False, separators=(",", ":")),
         "price": price,
         "helper": json.dumps(
-            helper_words | {"lang": locale["tag"], "dir": locale["dir"]},
+            helper_words | {"lang": locale["tag"]},
             ensure_ascii=False,
             separators=(",", ":"),
         ),

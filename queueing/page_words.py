@@ -281,7 +281,6 @@ def helper_words() -> Mapping[str, str]:
         "title": _("You are in line"),
         "place": _("Your place in line: {count}."),
         "wait": _("This page goes on by itself when it is your turn."),
-        "unsent": _("This was not sent"),
         "ends": _("Your time on this site ends at {time}."),
         "more": _("Stay longer"),
     }

@@ -10,7 +10,7 @@ import hmac
 import string
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, quote
 
 import structlog
@@ -39,11 +39,8 @@ from queueing.config import RoomId, Unit
 from queueing.pages import PageState
 from queueing.pages.view import local_address
 from queueing.passes import Credential, Kind
-from queueing.places import State
+from queueing.places import Session, State
 from queueing.store import StoreError, StoreUnreachable
-
-if TYPE_CHECKING:
-    from queueing.places import Session
 
 log = structlog.get_logger("corvus.gateway")
 
@@ -93,7 +90,12 @@ async def reserved(
         case ["stats"]:
             return _only(exchange, ("GET", "HEAD"), lambda: _stats(exchange, operations))
         case ["helper.js"]:
-            return _only(exchange, ("GET", "HEAD"), lambda: helper_answer(exchange, rooms.pages))
+            encodings = body.header(b"accept-encoding")
+            return _only(
+                exchange,
+                ("GET", "HEAD"),
+                lambda: helper_answer(exchange, rooms.pages, encodings),
+            )
         case ["wr", room_id, action] if action in _SERVERS_METHODS and RoomId(room_id) in live:
             if exchange.method != "POST":
                 return _wrong_method(("POST",))

@@ -23,6 +23,7 @@ from proxy.gateway.answers import Answer, json_answer
 from proxy.gateway.live import LiveRoom
 from proxy.gateway.request_body import BodyRefused, RequestBody
 from proxy.gateway.rooms import Rooms
+from queueing.calls import Advance
 from queueing.config import RoomId
 from queueing.offers import Offer, looks_like_offer, read_offer, room_named_in
 from queueing.passes import Keyring
@@ -212,7 +213,7 @@ async def _settle(said: Paid | NotTaken | NotOurs, rooms: Rooms, live: LiveRoom)
             rooms.breaker.trip()
         log.warning("payment not taken yet", room=live.id, error=str(error))
         return NotTaken(503, "the waiting room is not available: send it again").answer()
-    if result == "unknown":
+    if result is Advance.UNKNOWN:
         live.counters["payments_refused"] += 1
         log.error("a payment came for a place that has gone", room=live.id, payment=said.payment)
         return json_answer(409, {"result": result, "error": "the visitor has no place any more"})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from queueing.config import RoomConfig
-
-if TYPE_CHECKING:
-    from queueing.places import Session
+from queueing.places import Session
 
 WARNING_MS = 120_000
 """So long before the absolute limit a page warns: at least a minute is left when it has asked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import json
 import os
@@ -68,6 +69,17 @@ def test_the_same_sources_give_the_same_bytes_and_a_small_bundle() -> None:
     assert bundle.languages == LANGUAGES
     assert re.fullmatch("[0-9a-f]{20}", bundle.digest)
     assert json.loads(raw)["css"].count("color-scheme") >= 1
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_wr_50_the_helper_script_has_its_words_and_stays_under_two_kilobytes(language: str) -> None:
+    script = PageBundle.load(build_bundle()).helper(language)
+    assert len(gzip.compress(script, 9)) <= 2_048
+    assert "⟪" not in script.decode()
+    with override(language):
+        assert page_words.helper_words()["ends"] in script.decode()
+    # A site's policy may forbid what is not set through CSSOM.
+    assert not re.search(r"innerHTML|setAttribute|cssText|<style|eval|Function", script.decode())
 
 
 def test_without_the_catalogues_folder_in_the_settings_the_error_names_it(settings: Any) -> None:
