@@ -25,6 +25,7 @@ from proxy.gateway.errors import error_answer
 from proxy.gateway.exchange import Exchange, read_exchange
 from proxy.gateway.forward import AnswerCut, Receive, Send
 from proxy.gateway.passage import Passage, Sent, send_answer
+from proxy.gateway.repost import passed_on
 from proxy.gateway.request_body import RequestBody
 from proxy.gateway.resources import GatewayEnvironment, InForce, Resources, open_resources
 from proxy.gateway.snapshot import Snapshot
@@ -172,7 +173,7 @@ async def serve(passage: Passage, route: ToOrigin) -> str:
         case Tier.STREAM:
             return await serve_stream(passage, route)
         case Tier.PAGE if route.room is not None:
-            return await serve_page(passage, route, route.room)
+            return await passed_on(passage, route) or await serve_page(passage, route, route.room)
     resources, rooms = passage.resources, passage.in_force.plan.snapshot.rooms
     resources.sessions.note(passage.exchange, route.site, rooms, resources.clock.now_ms())
     await passage.forward(route.site, Entry(reason=route.reason, tier=route.tier), None)
