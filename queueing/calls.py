@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from queueing.config import RoomConfig, RoomId
-from queueing.keys import checks_key, client_key, room_keys
-from queueing.places import Counts, Place, Reason, State, Tick
+from queueing.keys import checks_key, client_key, paid_key, room_keys
+from queueing.places import Counts, Person, Place, Reason, Session, State, Tick
 
 T = TypeVar("T")
 Word = bytes | str | int
@@ -37,6 +37,14 @@ _CONFIG_FIELDS = (
     "entries_per_minute",
     "polls_per_second",
     "on_outage",
+    "lease_ttl_ms",
+    "priority_cap",
+    "lane_rank",
+    "priority_wait_ms",
+    "priority_forms",
+    "order",
+    "max_overtake",
+    "share_guard",
 )
 
 
@@ -48,6 +56,16 @@ class Promotion(StrEnum):
     RATE = "rate"  # the admission rate is spent: try again within a second
     STOPPED = "stopped"  # the room admits nobody (paused, rejecting, held)
     UNKNOWN = "unknown"  # nobody living with this sid waits
+
+
+class Advance(StrEnum):
+    """What became of moving somebody to the front of the line."""
+
+    MOVED = "moved"
+    ALREADY = "already"  # this payment was taken before: nothing was done
+    GRANTED = "granted"  # its turn had come
+    INSIDE = "inside"
+    UNKNOWN = "unknown"  # nobody with this sid is here; a payment for it was not taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +81,8 @@ class Stats:
     hold: bool
     totals: dict[str, int]
     """Since the room began: joined, direct, adopted, admitted, grants, left, missed, removed,
-    banned, reset, lapsed, parked, returned, expired, released, revoked, overshoot; absent = it
-    never was."""
+    banned, reset, lapsed, parked, returned, expired, released, revoked, overshoot, lane, forms,
+    unsent, advanced; absent = it never was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +107,15 @@ def enter(
     shown: int,
     lease: str,
     exempt: bool,
+    rank: int = 0,
+    form: bool = False,
+    lane_wait: bool = False,
+    network: str = "",
 ) -> Call[Place]:
-    client = client[:64]
+    client = client[:64].replace(",", "")
     keys = (*room_keys(room_id), client_key(room_id, client))
-    words = (sid, client, iat_ms, ticket, shown, lease, int(exempt))
-    return Call(keys, "enter", words, read_place)
+    words = (sid, client, iat_ms, ticket, shown, lease, int(exempt), rank, int(form))
+    return Call(keys, "enter", (*words, int(lane_wait), network), read_place)
 
 
 def poll(room_id: RoomId, sid: str, *, iat_ms: int, ticket: int, shown: int) -> Call[Place]:
@@ -101,8 +123,28 @@ def poll(room_id: RoomId, sid: str, *, iat_ms: int, ticket: int, shown: int) -> 
     return Call(keys, "poll", (sid, iat_ms, ticket, shown), read_place)
 
 
-def heartbeat(room_id: RoomId, ids: Sequence[str]) -> Call[list[bool]]:
-    return Call(room_keys(room_id), "heartbeat", tuple(ids), _read_flags)
+def heartbeat(room_id: RoomId, ids: Sequence[str]) -> Call[list[int]]:
+    return Call(room_keys(room_id), "heartbeat", tuple(ids), list)
+
+
+def lane(room_id: RoomId, holders: Sequence[str]) -> Call[list[int]]:
+    return Call(room_keys(room_id), "lane", tuple(holders), list)
+
+
+def session(room_id: RoomId, sid: str) -> Call[Session]:
+    return Call(room_keys(room_id), "session", (sid,), read_session)
+
+
+def prolong(room_id: RoomId, sid: str) -> Call[Session]:
+    return Call(room_keys(room_id), "prolong", (sid,), read_session, repeatable=False)
+
+
+def advance(
+    room_id: RoomId, sid: str, *, reason: Reason, payment: str, vip_ms: int
+) -> Call[Advance]:
+    keys = (*room_keys(room_id), paid_key(room_id, payment)) if payment else room_keys(room_id)
+    words = (sid, reason, payment, vip_ms)
+    return Call(keys, "advance", words, lambda word: Advance(word.decode()), bool(payment))
 
 
 def release(room_id: RoomId, holder: str, *, revoke: bool) -> Call[bool]:
@@ -164,7 +206,8 @@ def recover(config: RoomConfig) -> Call[bool]:
 def _config_words(config: RoomConfig) -> tuple[Word, ...]:
     words: list[Word] = [config.version, "events_kept", EVENTS_KEPT]
     for name in _CONFIG_FIELDS:
-        words += (name, getattr(config, name))
+        value = getattr(config, name)
+        words += (name, int(value) if isinstance(value, bool) else value)
     return tuple(words)
 
 
@@ -185,7 +228,31 @@ def read_place(reply: list[Any]) -> Place:
         retry_ms=reply[11],
         extensions=reply[12],
         new=reply[13] == 1,
-        counts=_counts(reply[14:19]),
+        counts=_counts(reply[14:19], reply[19:21]),
+        rank=reply[21],
+        paid=reply[22] == 1,
+        front=reply[23],
+        vip_until_ms=reply[24],
+        by_lease=reply[25] == 1,
+    )
+
+
+def read_session(reply: list[int]) -> Session:
+    """Read the flat reply of session and prolong."""
+    now, expires, limit, extensions = reply
+    return Session(now_ms=now, expires_ms=expires, limit_ms=limit, extensions=extensions)
+
+
+def read_person(sid: bytes, record: bytes, *, inside: bool) -> Person:
+    """Read a record of the hash `inside` or `visitor`."""
+    fields = record.decode().split(",")
+    return Person(
+        sid=sid.decode(),
+        ticket=int(fields[0]),
+        rank=int(fields[1]),
+        joined_ms=int(fields[2]),
+        client=fields[4] if inside else fields[7],
+        front=0 if inside or len(fields) < 9 else int(fields[8]),
     )
 
 
@@ -193,7 +260,7 @@ def read_tick(reply: list[int]) -> Tick:
     """Read the flat reply of tick."""
     return Tick(
         now_ms=reply[0],
-        counts=_counts(reply[1:6]),
+        counts=_counts(reply[1:6], reply[12:14]),
         epoch=reply[6],
         reset_ms=reply[7],
         config_version=reply[8],
@@ -204,11 +271,11 @@ def read_tick(reply: list[int]) -> Tick:
 
 
 def read_stats(reply: list[Any]) -> Stats:
-    """Read the flat reply of stats; its last element is the counters' hash."""
+    """Read the flat reply of stats."""
     pairs = iter(reply[11])
     return Stats(
         now_ms=reply[0],
-        counts=_counts(reply[1:6]),
+        counts=_counts(reply[1:6], reply[12:14]),
         epoch=reply[6],
         reset_ms=reply[7],
         config_version=reply[8],
@@ -218,12 +285,14 @@ def read_stats(reply: list[Any]) -> Stats:
     )
 
 
-def _counts(five: list[int]) -> Counts:
+def _counts(five: list[int], lane: list[int]) -> Counts:
     waiting, parked, granted, active, latest = five
     return Counts(
-        waiting=waiting, parked=parked, granted=granted, active=active, latest_ticket=latest
+        waiting=waiting,
+        parked=parked,
+        granted=granted,
+        active=active,
+        latest_ticket=latest,
+        lane=lane[0],
+        lane_waiting=lane[1],
     )
-
-
-def _read_flags(reply: list[int]) -> list[bool]:
-    return [flag == 1 for flag in reply]

@@ -22,7 +22,7 @@ PARTS = (
     "queue",  # zset: sid -> ticket
     "seen",  # zset: sid -> last check-in of who waits in `queue`, room time
     "parked",  # zset: sid -> end of the return window, room time
-    "lane",  # zset: slots of the lane (kept free for ranks)
+    "lane",  # zset: sid or lease -> end of a slot of the lane, room time
     "visitor",  # hash: sid -> packed record of who is in queue, parked or granted
     "inside",  # hash: sid -> packed record of who is active
     "seq",  # number: the newest ticket
@@ -31,8 +31,13 @@ PARTS = (
     "counters",  # hash: totals since the room began (I3)
     "events",  # stream: every transition, capped
     "journal",  # stream: revocations, expulsions, resets; ids `<n>-0`, contiguous
+    "lanewait",  # zset: holder -> its order among those who wait for a slot of the lane
+    "lanedue",  # zset: the same holders -> until when they are believed to wait, room time
+    "lanewho",  # hash: the same holders -> rank, form, sid, client, network
+    "ranked",  # zset: of `queue`, who does not stand by arrival -> level and number
+    "vip",  # zset: sid -> until when its new places go to the front, room time; survives a reset
 )
-"""The script's KEYS in their order; `client` or `checks` follows as the call needs it."""
+"""The script's KEYS in their order; `client`, `checks` or `paid` follows as the call needs it."""
 
 _OF_A_ROOM = re.compile(rb"corvus:wr:\{([a-z0-9][a-z0-9-]{0,31})\}:")
 
@@ -57,6 +62,11 @@ def room_of(key: bytes) -> RoomId | None:
 def client_key(room_id: RoomId, client: str) -> str:
     """Give the key that counts a client's new places in the last minute; it expires."""
     return room_key(room_id, f"addr:{client}")
+
+
+def paid_key(room_id: RoomId, payment: str) -> str:
+    """Give the key that remembers a payment for 30 days, so that it moves nobody twice."""
+    return room_key(room_id, f"paid:{payment}")
 
 
 def checks_key(room_id: RoomId, sid: str) -> str:

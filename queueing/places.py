@@ -79,11 +79,34 @@ class Place:
     vip_until_ms: int = 0  # until then it goes to the front whenever it waits again
     extensions: int = 0  # how often the claim time was lengthened
     new: bool = False  # this very call made the place
+    by_lease: bool = False  # active: the caller's lease holds the slot, not its session
 
     @property
     def position(self) -> int:
         """One more than the people ahead."""
         return self.ahead + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """How long somebody inside may stay (WR-26). Times are store-time milliseconds."""
+
+    now_ms: int
+    expires_ms: int = 0  # end of the slot; 0 = not inside
+    limit_ms: int = 0  # end of the longest stay; 0 = the room has none
+    extensions: int = 0  # how often the longest stay was lengthened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody inside or in line, as operators see it. Times are store-time milliseconds."""
+
+    sid: str
+    ticket: int
+    rank: int
+    client: str  # the address or network that the place was taken from
+    joined_ms: int
+    front: int = 0  # order among those in front of the line; 0 = by arrival or rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

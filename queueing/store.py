@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any, Protocol, TypeVar
 
 from queueing import calls
-from queueing.calls import Call, Promotion, Stats
+from queueing.calls import Advance, Call, Promotion, Stats
 from queueing.config import RoomConfig, RoomId
 from queueing.connection import (
     Connection,
@@ -26,9 +26,10 @@ from queueing.connection import (
     StoreUnreachable,
 )
 from queueing.keys import room_key
-from queueing.places import Place, Tick
+from queueing.places import Person, Place, Reason, Session, Tick
 
 __all__ = [
+    "Advance",
     "Journal",
     "JournalEntry",
     "Promotion",
@@ -105,12 +106,19 @@ class RoomStore:
         shown: int = 0,
         lease: str = "",
         exempt: bool = False,
+        rank: int = 0,
+        form: bool = False,
+        lane_wait: bool = False,
+        network: str = "",
     ) -> Place:
         """Ask to be let in: extends the slot, claims the grant, checks in, or makes a new place.
 
         `iat_ms` and `ticket` come from the visitor's cookie (0 = it never held a ticket); `shown`
         is the last position that the visitor saw (0 = none). In unit `requests` the slot is held
-        by `lease`. `exempt` clients have no limit of new places.
+        by `lease`; in unit `visitors` a `lease` may hold a slot of the lane for a form. `exempt`
+        clients have no limit of new places. A `form` gets no ticket: it is let in, told to wait
+        for the lane (state `lane`, only with `lane_wait`; ask on by `lane`), or `unsent`.
+        `network` tells a room with a share guard where the pass is used.
         """
         return await self._run(
             calls.enter(
@@ -122,6 +130,10 @@ class RoomStore:
                 shown=shown,
                 lease=lease,
                 exempt=exempt,
+                rank=rank,
+                form=form,
+                lane_wait=lane_wait,
+                network=network,
             )
         )
 
@@ -137,13 +149,41 @@ class RoomStore:
         """Check in and tell where the visitor stands; never makes a place and never claims."""
         return await self._run(calls.poll(room_id, sid, iat_ms=iat_ms, ticket=ticket, shown=shown))
 
-    async def heartbeat(self, room_id: RoomId, ids: Sequence[str]) -> list[bool]:
-        """Extend the slots of sids or leases; says for each whether it is still active."""
-        alive: list[bool] = []
+    async def heartbeat(self, room_id: RoomId, ids: Sequence[str]) -> list[int]:
+        """Extend the slots of sids or leases; gives the end of each in store ms, 0 = it is gone."""
+        ends: list[int] = []
         for batch in _batches(ids):
-            answer: list[bool] = await self._run(calls.heartbeat(room_id, batch))
-            alive += answer
-        return alive
+            found: list[int] = await self._run(calls.heartbeat(room_id, batch))
+            ends += found
+        return ends
+
+    async def lane(self, room_id: RoomId, holders: Sequence[str]) -> list[int]:
+        """Ask for those that wait for the lane: 2 = has a slot now, 1 = waits on, 0 = neither."""
+        news: list[int] = []
+        for batch in _batches(holders):
+            found: list[int] = await self._run(calls.lane(room_id, batch))
+            news += found
+        return news
+
+    async def session(self, room_id: RoomId, sid: str) -> Session:
+        """Tell how long somebody inside may stay; extends nothing."""
+        return await self._run(calls.session(room_id, sid))
+
+    async def prolong(self, room_id: RoomId, sid: str) -> Session:
+        """Begin the longest stay anew, ten times at most; tells how long it is now."""
+        return await self._run(calls.prolong(room_id, sid))
+
+    async def advance(
+        self, room_id: RoomId, sid: str, *, reason: Reason, payment: str = "", vip_ms: int = 0
+    ) -> Advance:
+        """Move a waiter to the front, behind those who are there (`reason`: paid or operator).
+
+        A `payment` counts once, however often it is reported within 30 days. For `vip_ms` every
+        new place of this visitor goes to the front as well.
+        """
+        return await self._run(
+            calls.advance(room_id, sid, reason=reason, payment=payment, vip_ms=vip_ms)
+        )
 
     async def release(self, room_id: RoomId, holder: str, *, revoke: bool = False) -> bool:
         """Free a slot at once; False when there was none. `revoke` makes passes of `holder` old."""
@@ -283,6 +323,23 @@ class SyncRoomStore:
     def release(self, room_id: RoomId, holder: str, *, revoke: bool = False) -> bool:
         """See `RoomStore.release`."""
         return self._run(calls.release(room_id, holder, revoke=revoke))
+
+    def people(self, room_id: RoomId, *, inside: bool, first: int, count: int) -> list[Person]:
+        """Read who is inside (by end of the slot; leases are nobody) or in line (by ticket)."""
+        order, records = ("active", "inside") if inside else ("queue", "visitor")
+        run = self._client.execute_command
+        sids = run("ZRANGE", room_key(room_id, order), first, first + count - 1)
+        if not sids:
+            return []
+        found = zip(sids, run("HMGET", room_key(room_id, records), *sids), strict=True)
+        return [calls.read_person(s, r, inside=inside) for s, r in found if r is not None]
+
+    def advance(
+        self, room_id: RoomId, sid: str, *, reason: Reason, payment: str = "", vip_ms: int = 0
+    ) -> Advance:
+        """See `RoomStore.advance`."""
+        call = calls.advance(room_id, sid, reason=reason, payment=payment, vip_ms=vip_ms)
+        return self._run(call)
 
     def promote(self, room_id: RoomId, sid: str) -> Promotion:
         """See `RoomStore.promote`."""
