@@ -93,8 +93,7 @@ class Leases:
             if run.holder != holder:
                 continue  # given back meanwhile
             if end_ms:
-                left_s = 1e9 if end_ms is True else (end_ms - now_ms) / 1000
-                self._renewed(run, room.config, began, left_s)
+                self._renewed(run, room.config, began, (end_ms - now_ms) / 1000)
             elif run.is_lease:
                 self._cut(run, room, "the room has given the slot away")
             else:
