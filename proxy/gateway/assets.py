@@ -13,7 +13,6 @@ from proxy.gateway.live import LiveRoom
 from proxy.gateway.passage import Passage
 from proxy.gateway.pools import ASSETS, pass_key
 from proxy.gateway.snapshot import GatewaySettings
-from proxy.gateway.tiers import Tier
 from queueing.places import State
 
 _SOON = (b"retry-after", b"1")
@@ -45,6 +44,7 @@ async def serve_asset(passage: Passage, route: ToOrigin) -> str:
     key = pass_key(held.room, held.sid, exchange.family)
     most = most_of_one(settings, exchange.family)
     if not await resources.pools.take(key, most, settings.asset_user_wait_s):
+        resources.counters["asset_user_throttled"] += 1
         resources.counters["pass_pool_full"] += 1
         await passage.answer(_TOO_MANY_OF_ONE, "asset: too many of one pass")
         return "asset: too many of one pass"
@@ -67,16 +67,13 @@ async def _within_all(
     settings = passage.in_force.plan.snapshot.settings
     most = resources.machines.share(settings.asset_cap)
     if not await resources.pools.take(ASSETS, most, settings.asset_wait_s):
-        resources.counters["asset_pool_full"] += 1
+        resources.counters["asset_global_throttled"] += 1
         reason = f"{route.reason}: too many"
         await passage.answer(_TOO_MANY, reason)
         return reason
     try:
-        resources.counters[_SERVED[route.tier]] += 1
+        resources.counters["asset_served"] += 1
         await passage.forward(route.site, entry, live)
     finally:
         resources.pools.give_back(ASSETS)
     return route.reason
-
-
-_SERVED = {Tier.ASSET: "asset_served", Tier.PUBLIC_ASSET: "public_asset_served"}

@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 
-import queueing.store as store_module
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.live import LiveRoom
 from queueing.config import RoomConfig, RoomId, Unit
@@ -82,20 +81,11 @@ async def _enter(
         ticket=credential.ticket,
         lease=errand.lease,
         exempt=exchange.client.is_proxy,
-        **_lane_words(errand, lane_wait),
+        rank=errand.rank,
+        form=errand.form,
+        lane_wait=lane_wait,
+        network=errand.network,
     )
-
-
-def _lane_words(errand: Errand, lane_wait: bool) -> dict[str, Any]:
-    """TODO interim."""
-    if not hasattr(store_module.RoomStore, "lane"):
-        return {}
-    return {
-        "rank": errand.rank,
-        "form": errand.form,
-        "lane_wait": lane_wait,
-        "network": errand.network,
-    }
 
 
 def give_back(store: RoomStore, room: RoomId, lease: str) -> None:

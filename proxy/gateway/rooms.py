@@ -41,7 +41,7 @@ from proxy.gateway.plan import Site
 from proxy.gateway.ranks import held_rank
 from proxy.gateway.room_answers import place_answer, state_answer
 from proxy.gateway.sessions import SessionsSeen
-from queueing.config import InsideNow, RoomConfig, RoomId, Unit
+from queueing.config import RANKS, InsideNow, RoomConfig, RoomId, Unit
 from queueing.pages import PageState
 from queueing.passes import Credential, Kind, Verdict, new_sid
 from queueing.places import Place, State
@@ -260,11 +260,9 @@ class Rooms(Papers):
         held = held_rank(exchange, self.settings, self.keys, room, credential.sid, now_ms)
         if held.forged:
             live.counters["forged"] += 1
-        form = (
-            hasattr(RoomStore, "lane")
-            and room.priority_forms
-            and is_form(exchange, credential, now_ms, live.revocations)
-        )
+        live.counters[f"priority_requests_{RANKS[held.rank]}"] += 1
+        form = room.priority_forms and is_form(exchange, credential, now_ms, live.revocations)
+        live.counters["priority_forms"] += form
         return Errand(
             rank=held.rank,
             form=form,
@@ -323,8 +321,10 @@ class Rooms(Papers):
         errand: Errand,
     ) -> Refusal:
         room = live.config
-        if place.state in (State.UNSENT, State.SHARED):
-            live.counters[place.state] += 1
+        if place.state is State.UNSENT:
+            live.counters["priority_forms_refused"] += 1
+        elif place.state is State.SHARED:
+            live.counters["shared"] += 1
         cookies = list(errand.headers)
         if place.state in _SEALED:
             cookies += self.place_cookie(exchange, room, credential, place)

@@ -50,7 +50,7 @@ async def carry_stream(passage: Passage, site: Site, entry: Entry, live: LiveRoo
     resources = passage.resources
     most = resources.machines.share(passage.in_force.plan.snapshot.settings.stream_cap)
     if not resources.pools.try_take(STREAMS, most):
-        resources.counters["stream_pool_full"] += 1
+        resources.counters["stream_throttled"] += 1
         document = {"error": "too many streams are open", "retry_after_seconds": FULL_RETRY_S}
         answer = json_answer(503, document, retry_after_s=FULL_RETRY_S)
         await passage.answer(answer, f"{entry.reason}: too many streams")

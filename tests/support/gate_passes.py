@@ -1,0 +1,47 @@
+"""Passes as tests need them: read from a visitor's jar, made older, forged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from queueing.config import RoomConfig
+from queueing.passes import Credential, Keyring
+from tests.support.crowd import Visitor, until
+from tests.support.gateways import SECRET, Gateways
+
+KEYS = Keyring(SECRET.encode(), 1)
+
+
+async def admitted(world: Gateways, room: RoomConfig, gateway: int = 0) -> Visitor:
+    """Give a visitor whose pass is new."""
+    visitor = Visitor(world.gateways[gateway].port)
+
+    async def is_in() -> bool:
+        return (await visitor.get("/")).status == 200
+
+    await until(is_in, what="to be let in")
+    assert held(visitor, room).kind == "a"
+    return visitor
+
+
+def held(visitor: Visitor, room: RoomConfig) -> Credential:
+    """Read the visitor's cookie."""
+    value = visitor.cookies[f"corvus_{room.id}"].encode()
+    credential = KEYS.read(value, room.id).credential
+    assert credential is not None
+    return credential
+
+
+def age(visitor: Visitor, room: RoomConfig, by_ms: int) -> Credential:
+    """Make the visitor's pass as old as if it had been written earlier; the slot stays as it is."""
+    was = held(visitor, room)
+    older = replace(was, iat_ms=was.iat_ms - by_ms, exp_ms=was.exp_ms - by_ms)
+    visitor.cookies[f"corvus_{room.id}"] = KEYS.sign(older)
+    return older
+
+
+def twin(visitor: Visitor, world: Gateways, gateway: int = 0) -> Visitor:
+    """Somebody who carries a copy of the same cookies on an own connection."""
+    return Visitor(
+        world.gateways[gateway].port, cookies=dict(visitor.cookies), headers=dict(visitor.headers)
+    )
