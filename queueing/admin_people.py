@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 from django.contrib import admin, messages
@@ -15,12 +15,11 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
 from queueing import services
-from queueing.config import RANKS, RoomId
+from queueing.calls import Advance
+from queueing.config import RANKS, RoomId, Unit
 from queueing.models import Room
+from queueing.places import Counts, Person
 from queueing.queries import room_store
-
-if TYPE_CHECKING:
-    from queueing.calls import Person
 
 PAGE = 50
 TITLES = {"inside": "Inside", "waiting": "Waiting"}
@@ -39,8 +38,8 @@ class Row:
 
     @property
     def since(self) -> datetime:
-        """When the visitor joined the line, or came in."""
-        return datetime.fromtimestamp(self.person.since_ms / 1000, UTC)
+        """When the visitor first came."""
+        return datetime.fromtimestamp(self.person.joined_ms / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +56,22 @@ class Table:
 
 def _revoke(room_id: str, visitor: str, author: str) -> str:
     if services.revoke(room_id=room_id, visitor=visitor, author=author):
-        return f"{visitor} is no longer inside; the slot is free."
-    return f"{visitor} held no slot any more."
+        return f"Visitor {visitor} is no longer inside; the slot is free."
+    return f"Visitor {visitor} held no slot any more."
 
 
 def _remove(room_id: str, visitor: str, author: str) -> str:
     if services.remove(room_id=room_id, visitor=visitor, author=author):
-        return f"{visitor} was removed."
-    return f"{visitor} was not there any more."
+        return f"Visitor {visitor} was removed."
+    return f"Visitor {visitor} was not there any more."
 
 
 _OUTCOMES = {
-    "moved": "{} stands in front now, behind those who stood there already.",
-    "already": "{} stands in front already.",
-    "granted": "{} has been called already: it is the visitor's turn.",
-    "inside": "{} is inside already.",
-    "unknown": "{} is not in the line any more.",
+    Advance.MOVED: "Visitor {} stands in front now, behind those who stood there already.",
+    Advance.ALREADY: "Visitor {} stands in front already.",
+    Advance.GRANTED: "Visitor {} has been called already: it is the visitor's turn.",
+    Advance.INSIDE: "Visitor {} is inside already.",
+    Advance.UNKNOWN: "Visitor {} is not in the line any more.",
 }
 
 
@@ -152,18 +151,20 @@ class ShowsPeople(admin.ModelAdmin):  # type: ignore[type-arg]
 def _seen(request: HttpRequest, room: Room) -> dict[str, Any]:
     try:
         counts = room_store().stats(RoomId(room.pk)).counts
-        tables = [_table(request, room, key, title) for key, title in TITLES.items()]
+        tables = [_table(request, room, counts, key) for key in TITLES]
     except redis.RedisError:
         return {"tables": None}
-    return {"counts": counts, "tables": tables}
+    return {"counts": counts, "tables": tables, "of_requests": room.unit == Unit.REQUESTS}
 
 
-def _table(request: HttpRequest, room: Room, key: str, title: str) -> Table:
+def _table(request: HttpRequest, room: Room, counts: Counts, key: str) -> Table:
     page = _page(request.GET.get(key, "1"))
     first = (page - 1) * PAGE
-    found = room_store().people(
-        RoomId(room.pk), inside=key == "inside", first=first, count=PAGE + 1
-    )
+    is_inside = key == "inside"
+    found = room_store().people(RoomId(room.pk), inside=is_inside, first=first, count=PAGE + 1)
+
+    # Among those inside are slots that are nobody's, which the store leaves out.
+    is_more = counts.active > first + PAGE if is_inside else len(found) > PAGE
 
     def link(to: int) -> str:
         query = request.GET.copy()
@@ -172,11 +173,11 @@ def _table(request: HttpRequest, room: Room, key: str, title: str) -> Table:
 
     return Table(
         key=key,
-        title=title,
+        title=TITLES[key],
         rows=[Row(person) for person in found[:PAGE]],
         first=first + 1,
         previous=link(page - 1) if page > 1 else "",
-        next=link(page + 1) if len(found) > PAGE else "",
+        next=link(page + 1) if is_more else "",
     )
 
 

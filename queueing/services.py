@@ -7,7 +7,7 @@ receiver that raises undoes the change. What concerns the line itself goes throu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from django.core.exceptions import ValidationError
@@ -15,13 +15,11 @@ from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
+from queueing.calls import Advance
 from queueing.config import VISITOR_ID, Mode, RoomId
 from queueing.models import Room
 from queueing.places import Reason
 from queueing.queries import room_store
-
-if TYPE_CHECKING:
-    from queueing.calls import Advance
 
 room_changed = Signal()
 """Sent inside the transaction with `room`, `changed` (frozenset of field names) and `author`."""
