@@ -116,7 +116,7 @@ async def test_wr_36_forged_is_counted_and_stale_or_anothers_is_not(world: Gatew
 
     another = replace(held(visitor, room), room=other.id)
     assert await shows(KEYS.sign(another)) == 403, "another room's pass under this one's name"
-    head, kid, *rest = good.split(".")
+    head, _kid, *rest = good.split(".")
     assert await shows(".".join([head, "AAAAAA", *rest])) == 403, "an unknown key"
     assert await shows("") == 403
     assert forgeries(world, room) == before
