@@ -10,6 +10,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.utils.text import capfirst
 
 from queueing.durations import ALLOWED, format_duration, parse_duration
 from queueing.prices import format_price, read_price
@@ -83,7 +84,7 @@ class RoomListField(models.JSONField):
     def formfield(self, **kwargs: Any) -> Any:
         """Tick rooms; whoever makes the form fills in the choices."""
         options = {
-            "label": self.verbose_name,
+            "label": capfirst(self.verbose_name),
             "help_text": self.help_text,
             "required": False,
             "widget": forms.CheckboxSelectMultiple,
