@@ -37,8 +37,8 @@ _PLAIN = re.compile(rb"/[A-Za-z0-9._~@:!$&'()*+,=/-]*")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _PARAMETERS = re.compile(r";[^/]*")
 _SLASHES = re.compile(r"//+")
-_SLASH_CODES = re.compile(r"%2f|%5c|\\", re.IGNORECASE)
-_ODDITIES = re.compile(rb"/\.|//|;|%(?:2f|5c|2e|3b)", re.IGNORECASE)
+_SLASH_CODES = re.compile(r"%(?:2f|5c)", re.IGNORECASE)
+_ODDITIES = re.compile(rb"/\.|//|;|\\|%(?:2f|5c|2e|3b)", re.IGNORECASE)
 _AS_SENT, _DECODED, _SLASHES_DECODED = range(3)
 
 MAX_READINGS = 96
@@ -97,16 +97,21 @@ def _steps(text: str, stage: int) -> list[tuple[str, int]]:
         (_PARAMETERS.sub("", text), stage),
         (_SLASHES.sub("/", text), stage),
         (_without_dots(text), stage),
+        (text.replace("\\", "/"), stage),
     ]
     if stage == _AS_SENT:
         following.append((_ESCAPE.sub(_unescaped_but_slashes, text.encode()).decode(), _DECODED))
     elif stage == _DECODED:
-        following.append((_SLASH_CODES.sub("/", text), _SLASHES_DECODED))
+        following.append((_SLASH_CODES.sub(_slash, text), _SLASHES_DECODED))
     return following
 
 
 def _unescaped(escape: re.Match[bytes]) -> bytes:
     return bytes.fromhex(escape[1].decode())
+
+
+def _slash(escape: re.Match[str]) -> str:
+    return "/" if escape[0].lower() == "%2f" else "\\"
 
 
 def _unescaped_but_slashes(escape: re.Match[bytes]) -> bytes:

@@ -53,6 +53,8 @@ def test_an_ordinary_path_has_one_reading(path: bytes) -> None:
         b"/x/..;/tickets/a",
         b"/x/..;v=1/%74ickets%3Bv=1%2Fa",
         b"/x;a%2fb/..%2ftickets",
+        b"/tickets;v\\x%2fa",
+        b"/x\\..%2ftickets\\a",
         b"/a%2fb/../x/..%2ftickets",
         b"/t%69ckets/%2e%2e/..",
         b"/x//../tickets/a",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import product
+from urllib.parse import unquote
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from proxy.gateway.conflicts import LABELS, faults
@@ -155,6 +157,49 @@ def test_wr_43_no_reading_is_stricter_than_its_path(
     for reading in found:
         rule = tiers.rule(reading)
         assert (rule.tier if rule else Tier.PAGE) <= tiers.strictest(found)
+
+
+def _resolve(path: str) -> str:
+    kept: list[str] = []
+    *segments, last = path.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            kept = kept[:-1]
+        elif segment != ".":
+            kept.append(segment)
+    if last == "..":
+        kept = kept[:-1]
+    return "/" + "/".join([*kept, "" if last in (".", "..") else last])
+
+
+_ORIGIN = {
+    "decode": unquote,
+    "decode but slashes": lambda p: re.sub("%(?!2f|5c)..", lambda e: unquote(e[0]), p, flags=re.I),
+    "parameters": lambda p: "/".join(part.partition(";")[0] for part in p.split("/")),
+    "one slash": lambda p: re.sub("/+", "/", p),
+    "backslashes": lambda p: p.replace("\\", "/"),
+    "dots": _resolve,
+}
+"""What servers and frameworks do to a path before they route it, written without our own code."""
+
+
+@given(_lists, _path, st.lists(st.sampled_from(list(_ORIGIN)), max_size=6), st.booleans())
+def test_wr_43_no_origin_takes_a_path_for_something_stricter_than_we_do(
+    lists: Mapping[str, list[str]], path: str, steps: list[str], insensitive: bool
+) -> None:
+    assume(sum(step.startswith("decode") for step in steps) <= 1)
+    tiers = Tiers(lists, insensitive=insensitive)
+    routed = path
+    for step in steps:
+        routed = _ORIGIN[step](routed)
+    if insensitive:
+        routed = routed.lower()
+    rule = tiers.rule(routed)
+    try:
+        judged = tier(path.encode(), tiers, insensitive=insensitive)
+    except BadPath:
+        return
+    assert judged >= (rule.tier if rule else Tier.PAGE)
 
 
 @given(st.lists(_pattern, max_size=6), st.sampled_from(["a", "b", ".e", "A"]), _path)
