@@ -66,7 +66,8 @@ async def test_a_visit_from_the_first_request_to_the_end(valkey: Valkey) -> None
         assert began <= second.joined_ms <= now_ms()
         told = await store.poll(ROOM, sid(1), iat_ms=began, ticket=1, shown=1)
         assert (told.state, told.reason) == (State.WAITING, Reason.NONE)
-        assert await store.heartbeat(ROOM, [sid(0), sid(1)]) == [True, False]
+        ends = await store.heartbeat(ROOM, [sid(0), sid(1)])
+        assert (ends[0] > 0, ends[1]) == (True, 0)
         assert await store.leave(ROOM, sid(0))
         assert not await store.leave(ROOM, sid(0))
         longer = await store.extend(ROOM, sid(1))
@@ -96,7 +97,7 @@ async def test_many_ids_go_in_batches_and_come_back_in_order(valkey: Valkey) -> 
         assert await store.adopt(ROOM, inside) == 250
         assert await store.adopt(ROOM, inside) == 0
         alive = await store.heartbeat(ROOM, [*inside, sid(999), *inside[:10]])
-        assert alive == [True] * 250 + [False] + [True] * 10
+        assert [end > 0 for end in alive] == [True] * 250 + [False] + [True] * 10
         assert await store.heartbeat(ROOM, []) == []
         assert await store.remove(ROOM, inside[:120]) == 120
         assert await store.expel(ROOM, inside) == 130

@@ -70,7 +70,8 @@ class Stage:
         return self.poll(number, **options).state
 
     def beat(self, *numbers: int) -> list[bool]:
-        return self.run(calls.heartbeat(ROOM, [sid(number) for number in numbers]))
+        ends = self.run(calls.heartbeat(ROOM, [sid(number) for number in numbers]))
+        return [end > 0 for end in ends]
 
     def release(self, number: int, *, revoke: bool = False) -> bool:
         return self.run(calls.release(ROOM, sid(number), revoke=revoke))
