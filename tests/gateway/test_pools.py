@@ -138,7 +138,7 @@ def test_a_killed_process_frees_its_places_and_a_new_one_does_not_inherit(
     holder.kill()
     began = time.monotonic()
     until_taken(pools, ASSETS, 3)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     assert pools.try_take(PASS, 1)
     heir = Other(tmp_path)
     assert [heir.takes(ASSETS, 3) for _ in range(3)] == [True, True, False]
@@ -174,7 +174,7 @@ async def test_a_crowd_in_one_process_does_not_shut_out_those_of_another(
     for _ in range(3):
         began = time.monotonic()
         assert await pools.take(ASSETS, 2, DEADLINE_S)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5
         pools.give_back(ASSETS)
     crowd.kill()
 

@@ -16,7 +16,7 @@ import pytest
 
 from proxy.gateway import pool_memory
 from proxy.gateway.pools import ASSETS, Pools, pass_key
-from tests.support.pool_processes import Other, until_taken
+from tests.support.pool_processes import DEADLINE_S, Other, until_taken
 
 PASS = pass_key("shop", "sid-1", "h1")
 
@@ -88,7 +88,10 @@ def test_whatever_moment_processes_are_killed_in_the_counts_stay_right(
             until_taken(pools, key, 4)
         assert not pools.try_take(key, 4)
         assert pools.in_use(key) == 4
-    assert pools.figures()["processes"] == 1
+    deadline = time.monotonic() + DEADLINE_S
+    while pools.figures()["processes"] > 1:  # who held nothing is missed at the next look
+        assert time.monotonic() < deadline
+        assert pools.in_use(ASSETS) == 4
 
 
 def test_tens_of_thousands_of_passes_at_once_and_no_trace_of_them_later(pools: Pools) -> None:
