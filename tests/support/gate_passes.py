@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from queueing.config import RoomConfig
+from queueing.config import RANKS, RoomConfig
 from queueing.passes import Credential, Keyring
+from queueing.ranks import RankGrant, read_rank, sign_rank
 from tests.support.crowd import Visitor, until
 from tests.support.gateways import SECRET, Gateways
 
@@ -45,3 +46,23 @@ def twin(visitor: Visitor, world: Gateways, gateway: int = 0) -> Visitor:
     return Visitor(
         world.gateways[gateway].port, cookies=dict(visitor.cookies), headers=dict(visitor.headers)
     )
+
+
+def rank(visitor: Visitor, room: RoomConfig, name: str, *, life_ms: int = 3_600_000) -> None:
+    """Grant the visitor a rank, as its application would have done."""
+    mine = held(visitor, room)
+    grant = RankGrant(
+        room=room.id,
+        sid=mine.sid,
+        rank=RANKS.index(name),
+        iat_ms=mine.iat_ms,
+        exp_ms=mine.iat_ms + life_ms,
+    )
+    visitor.cookies[f"corvus_rank_{room.id}"] = sign_rank(KEYS, grant)
+
+
+def rank_of(visitor: Visitor, room: RoomConfig) -> str:
+    """Read the visitor's rank cookie; "" where there is none."""
+    value = visitor.cookies.get(f"corvus_rank_{room.id}", "").encode()
+    grant = read_rank(KEYS, value, room.id, held(visitor, room).sid).grant
+    return RANKS[grant.rank] if grant else ""
