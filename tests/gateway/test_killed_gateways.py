@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from queueing.config import RoomConfig
+from queueing.config import RoomConfig, Unit
 from queueing.keys import room_key
 from tests.support.crowd import Reply, Visitor, together, until
 from tests.support.gateways import Gateway, Gateways
 from tests.support.halting_relay import HaltingRelay, halting_relay
+from tests.support.raw_origin import OriginConnection, RawOrigin
 
 CAPACITY = 3
 
@@ -124,3 +128,129 @@ def check_books(world: Gateways, room: RoomConfig) -> None:
     assert sorted(visitor) == sorted([*queue, *parked, *granted])
     left = sum(int(counters.get(n, 0)) for n in (b"admitted", b"left", b"missed", b"removed"))
     assert int(counters[b"joined"]) == left + len(visitor)
+
+
+class SlowPages:
+    """An origin whose pages take a moment; counts those that it works on at once.
+
+    A page whose gateway has died is worked on to its end, as origins do.
+    """
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self.most_inside = 0
+        self.held = asyncio.Event()
+        self.held.set()
+
+    async def __call__(self, connection: OriginConnection) -> None:
+        while True:
+            await connection.head()
+            self.inside += 1
+            self.most_inside = max(self.most_inside, self.inside)
+            try:
+                await asyncio.sleep(0.1)
+                await self.held.wait()
+            finally:
+                self.inside -= 1
+            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+
+async def ask(visitor: Visitor, ports: list[int], target: str = "/") -> int:
+    """Ask at the visitor's gateway; when that has died, at the next one from then on."""
+    try:
+        return (await asyncio.wait_for(visitor.get(target), 10)).status
+    except (OSError, EOFError):
+        await visitor.close()
+        visitor.port = ports[(ports.index(visitor.port) + 1) % len(ports)]
+        return 0
+
+
+@contextlib.asynccontextmanager
+async def pages_before(
+    world: Gateways, more: int, **values: object
+) -> AsyncIterator[tuple[SlowPages, RoomConfig, list[Gateway]]]:
+    """Put the world's gateways and `more` others before slow pages of a room that counts requests;
+    the others are given, and may be killed."""
+    pages = SlowPages()
+    room = world.room(
+        capacity=CAPACITY, unit=Unit.REQUESTS, lease_ttl_ms=2_000, entries_per_minute=0, **values
+    )
+    async with RawOrigin(pages) as origin:
+        others = [await asyncio.to_thread(world.start) for _ in range(more)]
+        try:
+            url = f"http://127.0.0.1:{origin.port}"
+            await asyncio.to_thread(world.publish, room, origin=url)
+            yield pages, room, others
+        finally:
+            pages.held.set()
+            for gateway in others:
+                gateway.process.kill()
+                await asyncio.to_thread(gateway.process.wait)
+                world.gateways.remove(gateway)
+
+
+async def test_wr_02_whatever_gateway_is_killed_the_origin_never_gets_too_many_pages(
+    world: Gateways,
+) -> None:
+    async with pages_before(world, 2) as (pages, room, mortal):
+        ports = [g.port for g in world.gateways]
+        visitors = [Visitor(ports[n % len(ports)]) for n in range(24)]
+        served: Counter[int] = Counter()
+        enough = asyncio.Event()
+
+        async def browse(visitor: Visitor) -> None:
+            while not enough.is_set():
+                served[await ask(visitor, ports)] += 1
+
+        browsing = [asyncio.create_task(browse(visitor)) for visitor in visitors]
+        for gateway in mortal:
+            since = served[200]
+
+            async def more_served(since: int = since) -> bool:
+                await asyncio.sleep(0.02)
+                return served[200] >= since + 12
+
+            await until(more_served, what="pages to be served")
+            gateway.process.send_signal(signal.SIGKILL)
+        since = served[200]
+        await until(more_served, what="pages to be served after both have died")
+        enough.set()
+        await asyncio.gather(*browsing)
+        await together(visitors, lambda v: v.close())
+        assert 1 <= pages.most_inside <= CAPACITY
+        check_books(world, room)
+
+
+async def test_wr_02_the_capacity_is_whole_again_when_the_leases_of_the_dead_have_run_out(
+    world: Gateways,
+) -> None:
+    async with pages_before(world, 1, return_window_ms=600_000) as (pages, _, mortal):
+        ports = [g.port for g in world.gateways]
+        doomed = [Visitor(mortal[0].port) for _ in range(CAPACITY)]
+        await together(doomed, lambda v: v.get("/"))
+        pages.held.clear()
+        asking = [asyncio.create_task(ask(v, ports)) for v in doomed]
+
+        async def all_inside() -> bool:
+            await asyncio.sleep(0.02)
+            return pages.inside == CAPACITY
+
+        await until(all_inside, what="the room to be full")
+        mortal[0].process.send_signal(signal.SIGKILL)
+        died_at = time.monotonic()
+        assert await asyncio.gather(*asking) == [0] * CAPACITY
+        pages.held.set()
+        others = [Visitor(world.gateways[n % 2].port) for n in range(CAPACITY)]
+        await together(others, lambda v: v.get("/"))
+        assert {(await v.get("/")).status for v in others} == {429}, "the leases still stand"
+
+        async def is_in(visitor: Visitor) -> bool:
+            return (await visitor.get("/")).status == 200
+
+        async def all_in() -> bool:
+            return all(await together(others, is_in))
+
+        await until(all_in, what="every slot to be free")
+        assert time.monotonic() - died_at < 5
+        assert pages.most_inside <= CAPACITY
+        await together([*others, *doomed], lambda v: v.close())
