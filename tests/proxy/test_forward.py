@@ -127,6 +127,26 @@ async def test_what_the_origin_tells_the_gateway_is_heard_and_hidden(
     assert (b"set-cookie", b"corvus_rank_main=x") in talk.headers
 
 
+async def test_no_corvus_line_reaches_a_visitor_by_hints_or_trailers(
+    upstream: UpstreamClient,
+) -> None:
+    answer = (
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nCorvus-Priority: staff\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nTrailer: X-Sum, Corvus-Session\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\nok\r\n0\r\nX-Sum: 7\r\nCorvus-Session: revoke\r\nCorvus-Priority: staff\r\n\r\n"
+    )
+    heard: list[CorvusHeaders] = []
+    async with RawOrigin(answering(answer)) as raw:
+        app = gateway(upstream, raw.origin(), told=lambda _, said: heard.append(said))
+        talk = Conversation(app, http_scope())
+        await talk.result()
+    told = [line for event in talk.sent for line in event.get("headers", ())]
+    assert (b"x-sum", b"7") in told
+    assert (b"link", b"</a>") in told
+    assert not [name for name, _ in told if name.startswith(b"corvus-")]
+    assert heard == [CorvusHeaders()], "what comes too late or too early counts for nothing"
+
+
 CACHEABLE = (
     b"HTTP/1.1 200 OK\r\nCache-Control: public, max-age=60\r\nETag: W/1\r\nExpires: x\r\n"
     b"CDN-Cache-Control: max-age=9\r\nVary: Accept-Encoding\r\nContent-Length: 0\r\n\r\n"

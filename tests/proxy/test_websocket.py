@@ -39,6 +39,7 @@ def gateway(
     origin: Origin,
     stop: StopSignal | None = None,
     told: Callable[[int, CorvusHeaders], Headers | None] | None = None,
+    on_open: Callable[[], None] | None = None,
 ) -> Any:
     async def app(scope: dict[str, Any], receive: Any, send: Any) -> Relayed:
         sender = Sender(peer="203.0.113.9", client="203.0.113.9", trusted=False, scheme="http")
@@ -55,6 +56,7 @@ def gateway(
             stop=stop,
             extra_headers=[(b"set-cookie", b"corvus_main=x")],
             on_origin_headers=told,
+            on_open=on_open,
         )
 
     return app
@@ -270,6 +272,54 @@ async def test_the_gateway_can_close_a_stream_with_4408(upstream: UpstreamClient
         await raw.connections[0].ended()
     assert isinstance(closed[0], CloseConnection)
     assert int(closed[0].code) == 4408
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+async def test_that_it_opened_is_told_before_the_visitor_hears_and_never_of_a_refusal(
+    upstream: UpstreamClient, accepted: bool
+) -> None:
+    opened: list[list[str]] = []
+
+    async def handle(connection: OriginConnection) -> None:
+        if accepted:
+            await echo(await accept_websocket(connection))
+        else:
+            await connection.head()
+            await connection.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    async with RawOrigin(handle) as raw:
+        ws = Conversation(
+            gateway(
+                upstream,
+                raw.origin(),
+                on_open=lambda: opened.append([event["type"] for event in ws.sent]),
+            ),
+            websocket_scope(),
+            [CONNECT],
+        )
+        await ws.hears("websocket.accept" if accepted else "websocket.http.response.start")
+        assert opened == ([[]] if accepted else [])
+        ws.say({"type": "websocket.disconnect", "code": 1000})
+        await ws.result()
+    assert len(opened) == accepted
+
+
+async def test_what_the_origin_says_to_the_gateway_with_its_101_reaches_nobody(
+    upstream: UpstreamClient,
+) -> None:
+    heard: list[CorvusHeaders] = []
+
+    def told(_: int, said: CorvusHeaders) -> None:
+        heard.append(said)
+
+    lines = b"Corvus-Priority: member\r\nCorvus-Priority: staff\r\nCorvus-Session: revoke\r\n"
+    async with RawOrigin(accepting(echo, lines)) as raw:
+        ws = Conversation(gateway(upstream, raw.origin(), told=told), websocket_scope(), [CONNECT])
+        accept = await ws.hears("websocket.accept")
+        assert accept["headers"] == [(b"set-cookie", b"corvus_main=x")]
+        ws.say({"type": "websocket.disconnect", "code": 1000})
+        await ws.result()
+    assert heard == [CorvusHeaders(revoke=True, priority="staff")]
 
 
 async def test_a_cancelled_relay_closes_the_origins_connection(upstream: UpstreamClient) -> None:
