@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import setup_logging
 from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "corvus_site.settings")
+
+
+def keep_our_logging(**_: Any) -> None:
+    """Leave log lines as Django's settings made them: Celery would drop all below a warning."""
+    logging.getLogger("celery").setLevel(logging.WARNING)  # a line for each task is its own idea
+
+
+setup_logging.connect(keep_our_logging)
 
 app = Celery("corvus")
 app.config_from_object("django.conf:settings", namespace="CELERY")
