@@ -42,9 +42,10 @@ def test_polls_follow_the_servers_advice_with_jitter_and_say_what_was_shown(
     seen.open()
     seen.advance(3)
     assert server.paths("status") == [f"{ROOM}/status?shown=1234"]
-    seen.advance(17.5, step=0.5)
+    # The first came after 1.8 to 2.2 s, the next one is due 18 to 22 s after its answer.
+    seen.advance(16.5, step=0.5)
     assert len(server.paths("status")) == 1
-    seen.advance(5)
+    seen.advance(6)
     assert server.paths("status")[1:] == [f"{ROOM}/status?shown=77"]
 
 
