@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -254,3 +255,46 @@ async def test_wr_02_the_capacity_is_whole_again_when_the_leases_of_the_dead_hav
         assert time.monotonic() - died_at < 5
         assert pages.most_inside <= CAPACITY
         await together([*others, *doomed], lambda v: v.close())
+
+
+@pytest.mark.parametrize("in_time", [True, False], ids=["page ends in time", "page is cut"])
+async def test_wr_74_a_gateway_that_is_stopped_leaves_no_slot_taken(
+    world: Gateways, in_time: bool
+) -> None:
+    room = world.room(
+        capacity=CAPACITY, unit=Unit.REQUESTS, lease_ttl_ms=60_000, entries_per_minute=0
+    )
+    pages = SlowPages()
+    async with RawOrigin(pages) as origin:
+        drain = {"CORVUS_DRAIN": "10" if in_time else "0.3"}
+        leaving = await asyncio.to_thread(world.start, drain)
+        try:
+            url = f"http://127.0.0.1:{origin.port}"
+            await asyncio.to_thread(world.publish, room, origin=url)
+            visitor = Visitor(leaving.port)
+            await visitor.get("/")
+            pages.held.clear()
+            asking = asyncio.create_task(ask(visitor, [leaving.port]))
+            await until(lambda: _after(pages.inside == 1), what="the page to be under way")
+            leaving.process.send_signal(signal.SIGTERM)
+            if in_time:
+                await until(lambda: _after(_refuses(leaving)), what="the gateway to be leaving")
+                pages.held.set()
+            assert await asking == (200 if in_time else 0)
+        finally:
+            code = await asyncio.to_thread(leaving.process.wait, 20)
+            pages.held.set()
+            world.gateways.remove(leaving)
+            await visitor.close()
+    assert code == 0
+    assert world.operator(room, "stats").counts.active == 0
+
+
+async def _after(fact: bool) -> bool:
+    await asyncio.sleep(0.02)
+    return fact
+
+
+def _refuses(gateway: Gateway) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", gateway.port)) != 0
