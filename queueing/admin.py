@@ -15,9 +15,10 @@ from django.template.response import TemplateResponse
 
 from queueing import queries, services
 from queueing.admin_people import ShowsPeople
+from queueing.choices import SHORT_MODES
 from queueing.config import Mode
 from queueing.forms import RoomForm
-from queueing.models import SHORT_MODES, Room
+from queueing.models import Room
 from queueing.refusals import ShowsRefusals
 
 
