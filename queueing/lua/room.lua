@@ -7,8 +7,9 @@
 --          advance; absent otherwise.
 --       All under one hash tag; the meaning of each stands in queueing/keys.py.
 -- ARGV   1 operation   2 test time in ms, or ''   3… the operation's own, see `ops` below.
--- RETURN enter, poll, extend: one flat place (see `place`). tick, stats: flat arrays. heartbeat: a list of
---        0/1. The others: one number or word.
+-- RETURN enter, poll, extend: one flat place (see `place`). tick, stats, session, prolong: flat arrays.
+--        heartbeat: the end of each slot in store time, 0 = gone. lane: for each 0 gone, 1 waits, 2 has the
+--        slot. The others: one number or word.
 --
 -- TIME   The store's own TIME. ARGV[2] is believed only when the config hash has `test_clock` = 1, which
 --        no operation sets: only a test writes it. *Room time* is monotonic and stands still in gaps of
@@ -36,7 +37,7 @@ local ACTIVE, GRANTED, QUEUE, SEEN, PARKED = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local LANE, VISITOR, INSIDE, SEQ, RATE = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local CONFIG, COUNTERS, EVENTS, JOURNAL = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local LANEWAIT, LANEDUE, LANEWHO, RANKED, VIP = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local LIMIT = KEYS[20]
+local LIMIT = KEYS[20] -- the caller's own
 
 local SWEEP = 25 -- slots freed, people parked and people forgotten in a call, together
 local PROMOTE = 25 -- grants in a call
@@ -54,6 +55,7 @@ local LANE_GRACE_MS = 2000 -- who waits for the lane asks more often than this b
 local LANE_STEP = 2 ^ 42 -- between two ranks in `lanewait`
 local LEVEL = 2 ^ 40 -- between two levels in `ranked`; level 7 is the front
 local PAYMENT_KEPT_MS = 30 * 24 * 3600 * 1000
+local SCHEMA = 2 -- of the configuration: 1 (never written) knew no lane, no leases, no ranks
 
 local cfg = {} -- the room's configuration
 local now, clock = 0, 0 -- store time, room time
@@ -70,7 +72,7 @@ local FIELDS = {
   'capacity', 'rate', 'active_ttl_ms', 'absolute_ttl_ms', 'grant_ttl_ms', 'queue_ttl_ms',
   'return_window_ms', 'max_queue', 'entries_per_minute', 'polls_per_second', 'events_kept', 'on_outage',
   'lease_ttl_ms', 'priority_cap', 'lane_rank', 'priority_wait_ms', 'priority_forms', 'order', 'max_overtake',
-  'share_guard', 'refresh_ms', 'overtake',
+  'share_guard', 'refresh_ms', 'overtake', 'schema',
 }
 
 local function load_config()
@@ -755,13 +757,18 @@ local function first_lane_waiter()
   end
 end
 
--- Hands free slots to who waits for them. Nobody may be there any more: then it is lost again at once.
+-- Hands free slots to who waits for them, at most as many as grants in a call.
 local function hand_on()
+  local given = 0
   while n.lane_waiting > 0 and n.lane < lane_size() do
     local w = first_lane_waiter()
     if not w then
       return
+    elseif given == PROMOTE then
+      more = true
+      return
     end
+    given = given + 1
     enter_lane(w) -- strikes it off
     call('ZADD', LANE, clock + TAKE_UP_MS, w.holder)
   end
@@ -870,22 +877,25 @@ local function ranked_between(from, upto)
   return call('ZCOUNT', RANKED, string.format('%.0f', from), '(' .. string.format('%.0f', upto))
 end
 
--- The same of a long line, as near as counting comes to it: reached by arrival or by rank, whichever is
--- sooner. `before` = those with a lower ticket, without those in front.
+-- The same of a long line, as near as counting comes to it, and never too low: reached by arrival or by rank,
+-- whichever is sooner. `before` = those with a lower ticket, without those in front. With the credit c and the
+-- share m, the i-th overtaking from now is the k-th contested admission, k = ceil((100 i - c) / m); so
+-- k - i of the line by arrival go before it, and floor((m j + c) / (100 - m)) overtake j of the line.
 local function estimated_before(v, before)
   local share, own = cfg.max_overtake, (7 - v.rank) * LEVEL
   local behind, higher = 0, ranked_between(LEVEL, v.rank > 0 and own or 7 * LEVEL)
   for rank = v.rank + 1, 6 do
     behind = behind + ranked_between((7 - rank) * LEVEL + v.ticket, (8 - rank) * LEVEL)
   end
-  local by_arrival = before + math.min(behind, math.floor(before * share / (100 - share)))
+  local by_arrival = before + math.min(behind, math.floor((share * before + cfg.overtake) / (100 - share)))
   if v.rank == 0 or share == 0 then
     return by_arrival
   end
   local same = ranked_between(own, own + v.ticket)
   local passed = math.max(0, before - (higher - behind) - same)
   local by_rank = higher + same
-  return math.min(by_arrival, by_rank + math.min(passed, math.ceil(by_rank * (100 - share) / share)))
+  local turns = math.ceil((100 * (by_rank + 1) - cfg.overtake) / share) - (by_rank + 1)
+  return math.min(by_arrival, by_rank + math.min(passed, turns))
 end
 
 -- Living people who are served before: how many, how many of them stand in front, and why it may have risen.
@@ -895,9 +905,13 @@ local function people_ahead(sid, v, shown)
   end
   local front, before = front_people(), 0
   local known, newest, why = records_of(front), 0, 'returned'
+  local in_front = ranked_between(0, LEVEL)
+  if in_front <= DIRECT then -- else not all were looked at: no fewer than there are
+    in_front = #front
+  end
   for at, other in ipairs(front) do
     if other == sid then
-      return at - 1, at - 1, why
+      return at - 1, at - 1, 'returned' -- nobody pays a way past who has paid
     elseif known[other].ticket < v.ticket then
       before = before + 1
     elseif known[other].front > newest then
@@ -906,9 +920,9 @@ local function people_ahead(sid, v, shown)
   end
   if v.front > 0 then -- more than a hundred are in front
     local rank = call('ZRANK', RANKED, sid)
-    return rank, rank, why
+    return rank, rank, 'returned'
   elseif cfg.order ~= 'rank' then
-    return people_before(sid, v.ticket, shown) - before + #front, #front, why
+    return math.min(n.living - 1, people_before(sid, v.ticket, shown) - before + in_front), in_front, why
   end
   local overtaken = false
   for rank = v.rank + 1, 6 do
@@ -918,9 +932,10 @@ local function people_ahead(sid, v, shown)
     why = 'rank'
   end
   if n.living <= DIRECT then
-    return played_before(sid, front, known), #front, why
+    return played_before(sid, front, known), in_front, why
   end
-  return #front + estimated_before(v, people_before(sid, v.ticket, shown) - before), #front, why
+  local others = estimated_before(v, people_before(sid, v.ticket, shown) - before)
+  return math.min(n.living - 1, in_front + others), in_front, why
 end
 
 local function vip_until(sid)
@@ -1062,6 +1077,22 @@ local function enter_by_lane(c, v)
   return v and waiting_place(c.sid, v, c.shown, 'lane') or place('lane')
 end
 
+-- Strikes the requests of these visitors off the lane's waiters, of those who are next to be served.
+local function strike_off_all(sids)
+  if n.lane_waiting == 0 then
+    return
+  end
+  local gone = {}
+  for _, sid in ipairs(sids) do
+    gone[sid] = true
+  end
+  for _, holder in ipairs(call('ZRANGE', LANEWAIT, 0, DIRECT - 1)) do
+    if gone[lane_waiter(holder).sid] then
+      strike_off(holder)
+    end
+  end
+end
+
 -- Takes a visitor out of the room, wherever it stands. Gives whether it was there.
 local function take_out(sid, kind, entry)
   local v = record(sid)
@@ -1069,7 +1100,6 @@ local function take_out(sid, kind, entry)
     withdraw(sid)
     forget(sid, v.ticket, kind)
   end
-  strike_off(sid)
   local had_slot = vacate(sid, 'released', kind)
   if had_slot or (cfg.unit == 'requests' and entry == 'expel') then
     journal(entry, sid)
@@ -1129,7 +1159,9 @@ function ops.enter()
   if key then
     return still_inside(c, c.holder, key, ends)
   end
-  key, ends = slot_of(c.lease)
+  if c.lease ~= '' and c.lease ~= c.holder then
+    key, ends = slot_of(c.lease)
+  end
   if key and ends > clock then
     return still_inside(c, c.lease, key, ends)
   end
@@ -1243,6 +1275,7 @@ function ops.release()
   if ARGV[4] == '1' and (freed or cfg.unit == 'requests') then
     count('revoked')
     journal('revoke', ARGV[3])
+    strike_off_all({ ARGV[3] })
   end
   hand_on()
   promote()
@@ -1254,6 +1287,7 @@ function ops.leave()
   sweep()
   settle(ARGV[3], ARGV[3])
   local was = take_out(ARGV[3], 'left', 'revoke')
+  strike_off_all({ ARGV[3] })
   hand_on()
   promote()
   return was and 1 or 0
@@ -1415,7 +1449,10 @@ function ops.advance()
     end
   end
   if became ~= 'unknown' and vip_ms > 0 then
-    call('ZREMRANGEBYSCORE', VIP, '-inf', clock)
+    local over = due(VIP, clock, SWEEP)
+    if #over > 0 then
+      call('ZREM', VIP, unpack(over))
+    end
     call('ZADD', VIP, 'GT', clock + vip_ms, sid)
   end
   promote()
@@ -1464,6 +1501,7 @@ local function take_out_all(kind, entry)
     settle(ARGV[i], ARGV[i])
     were = were + (take_out(ARGV[i], kind, entry) and 1 or 0)
   end
+  strike_off_all({ unpack(ARGV, 3) })
   hand_on()
   promote()
   return were
@@ -1510,15 +1548,16 @@ end
 
 -- Configuration ----------------------------------------------------------------------------------------------
 
--- ARGV 3 version  4… field, value, …  Gives 1 when written. Runs without the room's clock and counts.
+-- ARGV 3 version  4… field, value, …  Gives 1 when written: when the version is newer, or the same and
+-- written by an earlier schema, which left fields out. Runs without the room's clock and counts.
 local function configure(lost)
   local known = load_config()
   read_clock()
   local version = tonumber(ARGV[3])
-  if known and version <= cfg.version then
+  if known and (version < cfg.version or (version == cfg.version and cfg.schema >= SCHEMA)) then
     return 0
   end
-  call('HSET', CONFIG, 'version', version, unpack(ARGV, 4))
+  call('HSET', CONFIG, 'version', version, 'schema', SCHEMA, unpack(ARGV, 4))
   if not known then
     local history = lost or call('EXISTS', SEQ, VISITOR, ACTIVE, COUNTERS) > 0
     local refresh = tonumber(call('HGET', CONFIG, 'refresh_ms') or 0)
