@@ -3,7 +3,8 @@
 The value is `v2.<kid>.<kind>.<room>.<sid>.<iat>.<exp>.<hmac>` (design §5): `kid` names the signing
 key, `kind` is `q` (in line), `a` (admitted) or `o` (let in during an outage), `iat` and `exp` are
 store-time milliseconds. The sid field is the visitor's 16 characters, then `~` and its ticket (kind
-`q`, once it has one: the sealed number that outlives the store) or its network (when bound).
+`q`, once it has one: the sealed number that outlives the store) or its network (when bound). A pass
+whose visitor waits for another page (unit `requests`) is followed by both: `~network~ticket`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Credential:
     sid: VisitorId
     iat_ms: int
     exp_ms: int
-    ticket: int = 0  # kind `q`: the number that the visitor was given; 0 = none yet
+    ticket: int = 0  # the number that the visitor was given, while it waits; 0 = none
     network: str = ""  # tag of the network that the pass is bound to; "" = not bound
 
 
@@ -121,8 +122,10 @@ class Keyring:
 
     def sign(self, credential: Credential) -> str:
         """Write a cookie value."""
-        extra = credential.network or (str(credential.ticket) if credential.ticket else "")
-        sid = f"{credential.sid}~{extra}" if extra else credential.sid
+        ticket = str(credential.ticket) if credential.ticket else ""
+        if credential.kind is not Kind.QUEUED:
+            ticket = f"{credential.network}~{ticket}" if ticket else credential.network
+        sid = f"{credential.sid}~{ticket}" if ticket else credential.sid
         return self.seal(
             "v2",
             f"{credential.kind}.{credential.room}.{sid}.{credential.iat_ms}.{credential.exp_ms}",
@@ -190,13 +193,13 @@ def _mac(secret: bytes, body: bytes) -> str:
 def _credential(kind: str, room: str, sid: str, iat: str, exp: str) -> Credential:
     """Build from the fields of a value whose signature was checked; we wrote them ourselves."""
     identity, _, extra = sid.partition("~")
-    queued = kind == Kind.QUEUED
+    network, _, ticket = ("", "", extra) if kind == Kind.QUEUED else extra.partition("~")
     return Credential(
         kind=Kind(kind),
         room=RoomId(room),
         sid=VisitorId(identity),
         iat_ms=int(iat),
         exp_ms=int(exp),
-        ticket=int(extra) if queued and extra else 0,
-        network="" if queued else extra,
+        ticket=int(ticket) if ticket else 0,
+        network=network,
     )

@@ -324,7 +324,7 @@ here, and a rotation of the signing key never catches up with it."""
 
 def _wants_resealing(credential: Credential, now_ms: int, ticket: int) -> bool:
     if credential.kind is not Kind.QUEUED:
-        return True
+        return credential.ticket != ticket or now_ms >= credential.exp_ms
     return credential.ticket != ticket or now_ms - credential.iat_ms >= RESEAL_MS
 
 

@@ -80,9 +80,15 @@ class Papers:
     def place_cookie(
         self, exchange: Exchange, room: RoomConfig, credential: Credential, place: Place
     ) -> Headers:
-        """Seal the visitor's place, or its slot, in its cookie."""
+        """Seal the visitor's place, or its slot, in its cookie.
+
+        Unit `requests`: a living pass stays beside the place, as it is, since it opens the assets
+        and sends the forms of the page that the visitor still has before it.
+        """
         if place.state is State.ACTIVE:
             renewed = self.admitted(exchange, room, credential.sid, place)
+        elif self._has_pass_beside(room, credential, place.now_ms):
+            renewed = replace(credential, ticket=place.ticket)
         else:
             renewed = Credential(
                 kind=Kind.QUEUED,
@@ -93,6 +99,13 @@ class Papers:
                 ticket=place.ticket,
             )
         return self.cookie(exchange, room, renewed)
+
+    def _has_pass_beside(self, room: RoomConfig, credential: Credential, now_ms: int) -> bool:
+        return (
+            room.unit is Unit.REQUESTS
+            and credential.kind is not Kind.QUEUED
+            and now_ms < credential.exp_ms
+        )
 
     def admitted(
         self, exchange: Exchange, room: RoomConfig, sid: VisitorId, place: Place

@@ -141,6 +141,8 @@ class PassCheck:
             return Shown(live, held)  # not now: a revocation may be on its way
         exp_ms = now_ms + room.admit_ttl_ms
         renewed = papers.pass_until(exchange, room, held.sid, iat_ms, exp_ms)
+        # Without the ticket of who waits: the answer may come after that of the page that was let
+        # in, and an old number would be taken for a missed place. The next poll seals it again.
         return self._renewed(exchange, line, live, renewed)
 
     async def _checked_in(

@@ -307,6 +307,7 @@ class Rooms(Papers):
             room.unit is Unit.REQUESTS
             and held.kind is Kind.ADMITTED
             and not step.resign
+            and not held.ticket  # else it would be taken for a missed one at the next page
             and held.exp_ms - place.now_ms > room.admit_ttl_ms // 2
             and held.network == self.network(exchange, room)
             and not live.revocations.covers(held)

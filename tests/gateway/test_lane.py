@@ -131,7 +131,8 @@ async def test_wr_14_who_gets_no_slot_of_the_lane_in_time_joins_the_line_in_arri
         told = await staff.get("/")
         assert 0.25 < asyncio.get_running_loop().time() - began < 5
         assert (told.status, told.json["state"], told.json["position"]) == (429, "waiting", 2)
-        assert held(staff, room).kind == "q"
+        sealed = held(staff, room)
+        assert (sealed.kind, sealed.ticket > 0) == ("a", True), "the place stands beside the pass"
         found = await counts(world, room)
         assert (found.lane, found.lane_waiting, found.waiting) == (1, 0, 2)
     await bye(*people)

@@ -235,3 +235,42 @@ async def test_wr_35_a_pages_pool_is_given_back_when_its_visitor_goes(world: Gat
     await until(opens, what="the place to be given back")
     world.origin.hold.set()
     await bye(visitor, second)
+
+
+async def test_unit_requests_a_pass_stays_beside_the_place_of_who_waits_for_another_page(
+    world: Gateways,
+) -> None:
+    """The page that the visitor still sees loads its images, and its form is not lost."""
+    room = world.room(capacity=1, priority_cap=1, unit=Unit.REQUESTS)
+    world.publish(room, assets=("/static/*",))
+    visitor, other = await admitted(world, room), await admitted(world, room, 1)
+    world.origin.hold.clear()
+    slow = asyncio.create_task(other.get("/slow"))
+
+    async def is_inside() -> bool:
+        return await asyncio.to_thread(lambda: world.origin.inside) == 1
+
+    await until(is_inside, what="the room to be full")
+    told = await visitor.get("/next")
+    assert (told.status, told.json["position"]) == (429, 1)
+    sealed = held(visitor, room)
+    assert (sealed.kind, sealed.ticket > 0) == ("a", True)
+    status = await visitor.get(f"/__corvus/wr/{room.id}/status")
+    assert (status.json["position"], status.header("set-cookie")) == (1, None)
+    assert (await visitor.get("/static/a.js")).status == 200
+    assert (await visitor.get("/pay", "POST", b"seat=7")).status == 200, "by the lane"
+    assert (await visitor.get("/next")).json["position"] == 1, "the place is kept"
+    age(visitor, room, room.admit_ttl_ms)
+    assert (await visitor.get("/static/a.js")).status == 403
+    assert (await visitor.get("/next")).json["position"] == 1
+    assert held(visitor, room).kind == "q", "it has run out: only the place is left"
+    world.origin.hold.set()
+    assert (await slow).status == 200
+
+    async def is_in() -> bool:
+        return (await visitor.get("/next")).status == 200
+
+    await until(is_in, what="the turn")
+    assert (held(visitor, room).kind, held(visitor, room).ticket) == ("a", 0)
+    assert (await visitor.get("/again")).status == 200
+    await bye(visitor, other)

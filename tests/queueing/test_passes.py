@@ -27,7 +27,10 @@ def test_what_was_signed_is_read_back(credential: Credential, ticket: int) -> No
     if credential.kind is Kind.QUEUED:
         credential = Credential(**{**fields(credential), "ticket": ticket})
     else:
-        credential = Credential(**{**fields(credential), "network": KEYS.tag(str(ticket))})
+        network = KEYS.tag(str(ticket)) if ticket % 2 else ""
+        waits_for = ticket if ticket % 3 else 0
+        more = {"network": network, "ticket": waits_for}
+        credential = Credential(**{**fields(credential), **more})
     reading = KEYS.read(KEYS.sign(credential).encode(), credential.room)
     assert (reading.verdict, reading.credential) == (Verdict.VALID, credential)
 
