@@ -58,6 +58,7 @@ async def enter(
         if place.state is State.LANE:
             await live.lane.wait(store, room.id, holder, room.priority_wait_ms / 1000)
             place = await _enter(store, exchange, room, credential, errand, False)
+            live.counters["priority_lane_full"] += place.state is not State.ACTIVE
         return place
     except asyncio.CancelledError:
         if errand.lease:  # it may have been given to us in the reply that nobody reads now

@@ -25,7 +25,6 @@ _PROCESS_COUNTERS = (
     "stream_served",
     "stream_denied",
     "stream_throttled",
-    "priority_lane_served",
     "priority_lane_full",
     "priority_forms",
     "priority_forms_refused",
@@ -58,6 +57,7 @@ def process_figures(counters: Counter[str], rooms: Iterable[LiveRoom]) -> dict[s
 
 def machine_figures(settings: GatewaySettings, pools: PoolsInUse, machines: int) -> dict[str, Any]:
     """Tell what is in use on this machine, and the limits, which all machines share."""
+    found = pools.figures()
     return {
         "machines": machines,
         "asset_cap": settings.asset_cap,
@@ -66,7 +66,8 @@ def machine_figures(settings: GatewaySettings, pools: PoolsInUse, machines: int)
         "asset_user_cap_h2": settings.asset_user_cap_h2,
         "stream_cap": settings.stream_cap,
         "stream_active": pools.in_use(STREAMS),
-        "pools": pools.figures(),
+        "asset_users": found.get("passes_here", 0),  # of this process alone
+        "pools": found,
     }
 
 
@@ -114,6 +115,7 @@ def _totals(totals: dict[str, int]) -> dict[str, int]:
         "evicted_total": total("missed"),
         "promoted_total": total("advanced"),
         "removed_total": total("removed"),
+        "priority_lane_served_total": total("lane"),
         "admitted_total": total("admitted"),
         "overshoot_total": total("overshoot"),
     }

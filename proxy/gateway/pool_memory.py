@@ -13,7 +13,7 @@ import mmap
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from itertools import islice
 from pathlib import Path
@@ -148,6 +148,10 @@ class PoolMemory:
         except OSError:  # no descriptor free: who is not found dead counts on
             self.stuck += 1
         return found
+
+    def held(self) -> Iterable[int]:
+        """Name the pools that this process holds places of."""
+        return self._held.keys()
 
     def say_waiting(self, number: int, since_ns: int) -> None:
         """Tell the other processes for what, and since when, someone waits here longest (0: none).

@@ -128,7 +128,8 @@ class Pools:
         if self._closed:
             return {}
         waiting = sum(len(line.waiting) for line in self._lines.values())
-        return self._memory.figures() | {"waiting_here": waiting}
+        passes = set(self._memory.held()) - {_number(ASSETS), _number(STREAMS)}
+        return self._memory.figures() | {"waiting_here": waiting, "passes_here": len(passes)}
 
     def close(self) -> None:
         """Give everything back; who waits gets nothing, and nothing can be taken any more."""

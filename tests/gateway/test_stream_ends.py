@@ -357,6 +357,7 @@ def test_the_figures_tell_process_machine_and_room_apart(world: Gateways) -> Non
     assert 0 <= found["utilization"] <= 1
     machine = figures["machine"]
     assert (machine["asset_cap"], machine["asset_in_flight"]) == (434 * 128, 0)
+    assert machine["asset_users"] == 0
     assert (machine["stream_cap"], machine["stream_active"]) == (1_000, 0)
     assert machine["machines"] >= 1
     assert figures["process"]["priority_requests_guest"] >= 1
