@@ -255,7 +255,8 @@ local function slot_end(v, old)
   return math.max(old or 0, math.min(fresh, limit_of(v) or fresh))
 end
 
--- Where a holder has a slot, and until when; nil when nowhere.
+-- Where a holder has a slot, and until when; nil when nowhere. A slot of the lane that was handed on and not
+-- taken up yet is only kept free for it.
 local function slot_of(holder)
   local ends = call('ZSCORE', ACTIVE, holder)
   if ends then
@@ -267,10 +268,16 @@ local function slot_of(holder)
   end
 end
 
-local function lengthen(key, holder, ends)
-  ends = slot_end(inside(holder), ends)
-  call('ZADD', key, ends, holder)
-  return ends
+local function is_kept_free(holder)
+  return n.lane > 0 and call('HEXISTS', LANEWHO, holder) == 1 and call('ZSCORE', LANE, holder)
+end
+
+-- The slot that somebody is in: not one that is kept free for it.
+local function seat_of(holder)
+  local key, ends = slot_of(holder)
+  if key and not (key == LANE and is_kept_free(holder)) then
+    return key, ends
+  end
 end
 
 local function strike_off(holder)
@@ -305,11 +312,15 @@ local function occupy(key, holder, sid, v, network)
   return ends
 end
 
+-- Frees a slot. Gives whether anybody was in it.
 local function vacate(holder, kind, reason)
   if call('ZREM', ACTIVE, holder) == 1 then
     n.active = n.active - 1
   elseif n.lane > 0 and call('ZREM', LANE, holder) == 1 then
     n.lane = n.lane - 1
+    if call('HDEL', LANEWHO, holder) == 1 then
+      return false -- it was kept free for who has not come: nothing to undo
+    end
   else
     return false
   end
@@ -757,7 +768,8 @@ local function first_lane_waiter()
   end
 end
 
--- Hands free slots to who waits for them, at most as many as grants in a call.
+-- Keeps free slots for who waits for them, at most as many as grants in a call. Only who takes it up is
+-- admitted: a visitor whose gateway died meanwhile still has its place in the line.
 local function hand_on()
   local given = 0
   while n.lane_waiting > 0 and n.lane < lane_size() do
@@ -769,9 +781,23 @@ local function hand_on()
       return
     end
     given = given + 1
-    enter_lane(w) -- strikes it off
+    n.lane, n.lane_waiting = n.lane + 1, n.lane_waiting - 1
+    call('ZREM', LANEWAIT, w.holder)
+    call('ZREM', LANEDUE, w.holder)
     call('ZADD', LANE, clock + TAKE_UP_MS, w.holder)
   end
+end
+
+-- Lengthens a slot to its whole life; takes it up when it was kept free. Gives its end.
+local function lengthen(key, holder, ends)
+  if key == LANE and is_kept_free(holder) then
+    local w = lane_waiter(holder)
+    vacate(holder)
+    return enter_lane(w)
+  end
+  ends = slot_end(inside(holder), ends)
+  call('ZADD', key, ends, holder)
+  return ends
 end
 
 -- The caller -------------------------------------------------------------------------------------------
@@ -1202,7 +1228,7 @@ function ops.poll()
   sweep()
   settle(sid, sid)
   hand_on()
-  local key, ends = slot_of(sid)
+  local key, ends = seat_of(sid)
   if key then
     promote()
     return active_place(sid, ends)
@@ -1318,7 +1344,7 @@ function ops.extend()
   local v = check_in(sid)
   promote()
   if not v then
-    local key, ends = slot_of(sid)
+    local key, ends = seat_of(sid)
     return key and active_place(sid, ends) or place('none')
   end
   v = record(sid)
@@ -1413,7 +1439,7 @@ end
 local function advance(sid, by)
   local v = record(sid)
   local seen = v and call('ZSCORE', SEEN, sid)
-  if slot_of(sid) then
+  if seat_of(sid) then
     return 'inside'
   elseif not v or (seen and is_overdue(sid, v, tonumber(seen))) then
     return 'unknown'
@@ -1536,7 +1562,8 @@ end
 -- Everyone inside loses the slot; who waits is served from now on.
 function ops.release_all()
   sweep()
-  local were = n.active + n.lane
+  local kept_free = call('HLEN', LANEWHO) - n.lane_waiting
+  local were = n.active + n.lane - kept_free
   call('UNLINK', ACTIVE, INSIDE, LANE, LANEWAIT, LANEDUE, LANEWHO)
   n.active, n.lane, n.lane_waiting = 0, 0, 0
   count('released', were)

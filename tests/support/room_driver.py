@@ -7,6 +7,7 @@ keys and events alone, so that a fault that the model shares is still found.
 from __future__ import annotations
 
 import socket
+from collections import deque
 from dataclasses import asdict
 from typing import Any
 
@@ -19,9 +20,21 @@ from queueing.places import Place, Reason
 from queueing.store import script
 from tests.support.room_invariants import Invariants, Seen
 from tests.support.room_model import Answer, RoomModel
+from tests.support.room_model_lane import lane_order
 
 START_MS = 1_800_000_000_000
-_SORTED = ("active", "granted", "queue", "seen", "parked", "ranked", "lane", "lanewait")
+_SORTED = (
+    "active",
+    "granted",
+    "queue",
+    "seen",
+    "parked",
+    "ranked",
+    "lane",
+    "lanewait",
+    "lanedue",
+    "vip",
+)
 _HASHES = ("visitor", "inside", "counters")
 _EXPIRING = """
 local found = {}
@@ -68,6 +81,7 @@ class RoomDriver:
         self.now = START_MS
         self.model = RoomModel(config, self.now)
         self.invariants = Invariants()
+        self.history: deque[tuple[Any, ...]] = deque(maxlen=30)
         self._keys = {part: room_key(config.id, part) for part in PARTS}
         text, self._digest = script()
         _, _, _, self._expiring = wire.ask(
@@ -100,12 +114,14 @@ class RoomDriver:
 
     def heartbeat(self, ids: list[str]) -> None:
         ends = self._step(calls.heartbeat(self.config.id, ids))
-        assert ends == self.model.heartbeat(ids)
+        expected = self.model.heartbeat(ids)
+        assert ends == expected, (ends, expected)
         self._agree()
 
     def lane(self, holders: list[str]) -> list[int]:
         news: list[int] = self._step(calls.lane(self.config.id, holders))
-        assert news == self.model.lane(holders)
+        expected = self.model.lane(holders)
+        assert news == expected, (news, expected)
         self._agree()
         return news
 
@@ -117,9 +133,17 @@ class RoomDriver:
     def advance(self, sid: str, reason: Reason, *, payment: str = "", vip_ms: int = 0) -> str:
         words = {"reason": reason, "payment": payment, "vip_ms": vip_ms}
         became: str = self._step(calls.advance(self.config.id, sid, **words))
-        assert became == self.model.advance(sid, **words)
+        expected = self.model.advance(sid, **words)
+        assert became == expected, (became, expected)
         self._agree()
         return became
+
+    def session(self, sid: str, *, prolong: bool = False) -> None:
+        call = (calls.prolong if prolong else calls.session)(self.config.id, sid)
+        told = self._step(call)
+        expected = (self.model.prolong if prolong else self.model.session)(sid)
+        assert (told.expires_ms, told.limit_ms, told.extensions) == expected, (told, expected)
+        self._agree()
 
     def act(self, name: str, sid: str) -> None:
         """Run an operation of one visitor: leave, remove, expel, adopt, promote or beacon."""
@@ -186,6 +210,7 @@ class RoomDriver:
         )
         sorted_sets, hashes = rest[: len(_SORTED)], rest[len(_SORTED) : -3]
         clock, events, expiring = rest[-3:]
+        self.history.append((self.now, call.operation, *call.words))
         self.seen = Seen(
             operation=call.operation,
             scores=dict(zip(_SORTED, [_scores(flat) for flat in sorted_sets], strict=True)),
@@ -201,27 +226,35 @@ class RoomDriver:
     def _same(self, place: Place, expected: Answer) -> None:
         told = {name: getattr(place, name) for name in asdict(expected)}
         assert told == asdict(expected), (told, expected)
-        assert place.counts == self.model.counts()
+        assert place.counts == self.model.counts(), (place.counts, self.model.counts())
         assert (place.epoch, place.reset_ms) == (self.model.epoch, self.model.reset_ms)
         assert place.now_ms == self.now
         self._agree()
 
     def _agree(self) -> None:
         """The store's keys hold exactly what the model knows; the invariants hold."""
-        model, scores = self.model, self.seen.scores
+        model = self.model
         by = {name: model.standing(name) for name in ("waiting", "parked", "granted")}
-        assert scores["active"] == {h: s.ends for h, s in model.slots.items()}
-        assert scores["lane"] == {h: s.ends for h, s in model.lane_slots.items()}
-        assert set(scores["lanewait"]) == set(model.lane_queue)
-        assert scores["granted"] == {p.sid: p.until for p in by["granted"]}
-        assert scores["queue"] == {p.sid: p.ticket for p in by["waiting"]}
-        assert scores["seen"] == {p.sid: p.counted for p in by["waiting"]}
-        assert scores["parked"] == {p.sid: p.until for p in by["parked"]}
-        ranked = [p for p in by["waiting"] if p.level]
-        assert list(scores["ranked"]) == [p.sid for p in sorted(ranked, key=lambda p: p.before)]
-        counters = self.seen.hashes["counters"]
-        totals = {name: int(value) for name, value in counters.items() if int(value)}
-        assert totals == {name: value for name, value in model.totals.items() if value}
+        ranked = sorted((p for p in by["waiting"] if p.level), key=lambda p: p.before)
+        expected = {
+            "active": {h: s.ends for h, s in model.slots.items()},
+            "lane": {h: s.ends for h, s in model.lane_slots.items()},
+            "lanedue": {h: r.deadline for h, r in model.lane_queue.items()},
+            "vip": {sid: until for sid, until in model.vip.items() if until > model.room},
+            "granted": {p.sid: p.until for p in by["granted"]},
+            "queue": {p.sid: p.ticket for p in by["waiting"]},
+            "seen": {p.sid: p.counted for p in by["waiting"]},
+            "parked": {p.sid: p.until for p in by["parked"]},
+            "ranked": [p.sid for p in ranked],
+            "lanewait": [r.holder for r in sorted(model.lane_queue.values(), key=lane_order)],
+            "totals": {name: value for name, value in model.totals.items() if value},
+        }
+        for name, right in expected.items():
+            found = self.seen.totals if name == "totals" else self.seen.scores[name]
+            if name == "vip":  # who was one until lately is cleared away later
+                found = {sid: until for sid, until in found.items() if until > self.seen.room_ms}
+            found = list(found) if isinstance(right, list) else found
+            assert found == right, f"{name}: the script has {found}, the model {right}"
         self.invariants.check(self.seen, self.config)
 
 

@@ -12,28 +12,11 @@ from dataclasses import dataclass
 from queueing.config import Mode, RoomConfig, Unit
 from queueing.places import Counts, Reason, State
 from tests.support.room_model_lane import LaneModel
-from tests.support.room_model_state import Answer, Person, Slot
+from tests.support.room_model_state import Answer, Caller, Person, Slot
 
 __all__ = ["Answer", "RoomModel"]
 
 BEACON_MS, EXTENSIONS = 15_000, 10
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who asks to come in, and what the gateway knows of the request."""
-
-    sid: str
-    client: str
-    iat_ms: int
-    ticket: int
-    shown: int
-    lease: str
-    exempt: bool
-    rank: int
-    form: bool
-    lane_wait: bool
-    network: str
 
 
 @dataclass
@@ -51,7 +34,7 @@ class RoomModel(LaneModel):
         self._hand_on()
         holder = self._holder(caller.sid, caller.lease)
         for name in (holder, caller.lease):
-            if (slot := self._slot_of(name)) is not None:
+            if (slot := self._taken_up(name)) is not None:
                 return self._still_inside(name, slot, caller.network)
         person = self._check_in(caller.sid, caller.rank)
         self._promote()
@@ -72,21 +55,11 @@ class RoomModel(LaneModel):
         self._promote()
         return self._active(holder)
 
-    def _is_shared(self, slot: Slot, network: str) -> bool:
-        if not (self.config.share_guard and self.config.unit is Unit.VISITORS and slot.own):
-            return False
-        if not network or not slot.network or network == slot.network:
-            return False
-        return self.room - slot.network_seen < 2 * self.config.refresh_ms
-
-    def _note_network(self, slot: Slot, network: str) -> None:
-        if self.config.share_guard and network and slot.own:
-            slot.network, slot.network_seen = network, self.room
-
     def _active(self, holder: str) -> Answer:
         slot = self._slot_of(holder)
         assert slot is not None
-        answer = Answer(State.ACTIVE, expires_ms=self._as_store_time(slot.ends))
+        answer = Answer(State.ACTIVE, by_lease=not slot.own)
+        answer.expires_ms = self._as_store_time(slot.ends)
         if slot.own:
             answer.ticket, answer.joined_ms = slot.ticket, slot.joined_ms
             answer.rank = slot.rank
@@ -114,7 +87,7 @@ class RoomModel(LaneModel):
         slot = self._occupy(holder, caller.sid, **known)
         self._note_network(slot, caller.network)
         answer = self._about(person, State.ACTIVE)
-        answer.expires_ms = self._as_store_time(slot.ends)
+        answer.expires_ms, answer.by_lease = self._as_store_time(slot.ends), not slot.own
         return answer
 
     def _entries_wait(self, caller: Caller) -> int:
@@ -140,12 +113,9 @@ class RoomModel(LaneModel):
         return answer
 
     def _by_the_lane(self, caller: Caller, person: Person | None) -> Answer | None:
-        request = self.lane_request(
-            caller.sid, caller.lease, caller.client, caller.rank, caller.form
-        )
+        request = self.lane_request(caller)
         became = request and self._ask_the_lane(request, wait=caller.lane_wait)
         if request and became == "active":
-            self._note_network(self.lane_slots[request.holder], caller.network)
             return self._active(request.holder)
         if became == "lane":
             return self._with_place(State.LANE, caller, person)
@@ -180,7 +150,7 @@ class RoomModel(LaneModel):
         self._begin()
         self._sweep()
         self._hand_on()
-        if self._slot_of(sid) is not None:
+        if self._seat_of(sid) is not None:
             self._promote()
             return self._active(sid)
         person = self._check_in(sid)
@@ -207,7 +177,7 @@ class RoomModel(LaneModel):
         self._hand_on()
         ends: list[int] = []
         for holder in ids:
-            slot = self._slot_of(holder)
+            slot = self._taken_up(holder)
             if slot is not None:
                 self._lengthen(slot)
             ends.append(self._as_store_time(slot.ends) if slot else 0)
@@ -222,6 +192,7 @@ class RoomModel(LaneModel):
         if revoke and (freed or self.config.unit is Unit.REQUESTS):
             self.totals["revoked"] += 1
             self.journal.append(("revoke", holder))
+            self._strike_off(holder)
         self._finish()
         return freed
 
@@ -241,7 +212,7 @@ class RoomModel(LaneModel):
         person = self._check_in(sid)
         self._promote()
         if person is None:
-            return self._active(sid) if self._slot_of(sid) else Answer(State.NONE)
+            return self._active(sid) if self._seat_of(sid) else Answer(State.NONE)
         if person.standing != "granted":
             return self._waiting(person, 0)
         self._tell(person)
@@ -256,6 +227,28 @@ class RoomModel(LaneModel):
         self._finish()
         return self.counts()
 
+    def session(self, sid: str) -> tuple[int, int, int]:
+        """End of the slot, end of the longest stay (store time; 0 = none), its extensions."""
+        self._begin()
+        self._sweep()
+        self._finish()
+        slot = self._seat_of(sid)
+        if slot is None or not slot.own:
+            return 0, 0, 0
+        limit = self._limit(slot)
+        ends = self._as_store_time(slot.ends)
+        return ends, limit and self._as_store_time(limit), slot.extensions
+
+    def prolong(self, sid: str) -> tuple[int, int, int]:
+        self._begin()
+        self._sweep()
+        self._hand_on()
+        slot = self._seat_of(sid)
+        if slot is not None and self._limit(slot) and slot.extensions < EXTENSIONS:
+            slot.extensions += 1
+            self._lengthen(slot)
+        return self.session(sid)
+
     def _finish(self) -> None:
         self._hand_on()
         self._promote()
@@ -266,7 +259,7 @@ class RoomModel(LaneModel):
         person = self.people.get(sid)
         if person is not None:
             self._forget(person, total)
-        self.lane_queue.pop(sid, None)
+        self._strike_off(sid)
         had_slot = self._vacate(sid, "released")
         if had_slot or (self.config.unit is Unit.REQUESTS and entry == "expel"):
             self.journal.append((entry, sid))
@@ -292,7 +285,7 @@ class RoomModel(LaneModel):
         self._begin()
         self._sweep()
         self._hand_on()
-        if (slot := self._slot_of(sid)) is not None:
+        if (slot := self._taken_up(sid)) is not None:
             self._lengthen(slot)
             return 0
         person = self.people.pop(sid, None)
@@ -329,20 +322,23 @@ class RoomModel(LaneModel):
         self._hand_on()
         if payment and payment in self.payments:
             return "already"
+        became = self._advance(sid, reason)
+        if became != "unknown":
+            self.payments |= {payment} - {""}
+            if vip_ms:
+                self.vip[sid] = max(self.vip.get(sid, 0), self.room + vip_ms)
+        self._promote()
+        return became
+
+    def _advance(self, sid: str, reason: Reason) -> str:
         person = self.people.get(sid)
-        inside = self._slot_of(sid) is not None
-        if person is None and not inside:
-            return "unknown"
-        if payment:
-            self.payments.add(payment)
-        if vip_ms:
-            self.vip[sid] = max(self.vip.get(sid, 0), self.room + vip_ms)
-        if inside or person is None:
+        if self._seat_of(sid) is not None:
             return "inside"
+        if person is None:
+            return "unknown"
         if person.standing == "granted":
             return "granted"
-        self._to_the_front(person)
-        self._promote()
+        self._to_the_front(person, reason)
         return "moved"
 
     def reset(self) -> int:
@@ -360,7 +356,7 @@ class RoomModel(LaneModel):
     def release_all(self) -> int:
         self._begin()
         self._sweep()
-        were = len(self.slots) + len(self.lane_slots)
+        were = sum(not slot.handed for slot in (*self.slots.values(), *self.lane_slots.values()))
         self.totals["released"] += were
         self.slots.clear()
         self.lane_slots.clear()

@@ -1,7 +1,8 @@
 """The lane of the reference model: a few slots beside the room's, for ranks and for forms.
 
 Who finds no free slot of it waits there by rank, then by coming; a freed slot is handed to the
-first at once, and lost again when nobody takes it up within three seconds.
+first at once, and lost again when nobody takes it up within three seconds. Only who takes it up
+is admitted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 from queueing.config import Mode, Unit
 from tests.support.room_model_line import LineModel
-from tests.support.room_model_state import Slot
+from tests.support.room_model_state import Caller, Slot
 
 TAKE_UP_MS, GRACE_MS = 3_000, 2_000
 
@@ -24,8 +25,14 @@ class LaneRequest:
     client: str
     rank: int
     form: bool
+    network: str
     came: int = 0  # a counter: the order of coming
     deadline: int = 0  # room time
+
+
+def lane_order(request: LaneRequest) -> tuple[int, int]:
+    """Sort key of those who wait for the lane: the highest rank, then who came first."""
+    return (-request.rank, request.came)
 
 
 @dataclass
@@ -33,6 +40,7 @@ class LaneModel(LineModel):
     """A room's line and its lane."""
 
     lane_queue: dict[str, LaneRequest] = field(default_factory=dict)
+    lane_kept: dict[str, LaneRequest] = field(default_factory=dict)  # who was handed a slot
     lane_seq: int = 0
 
     def lane_waiting(self) -> int:
@@ -41,17 +49,18 @@ class LaneModel(LineModel):
     def lane_size(self) -> int:
         return self.config.priority_cap or max(1, self.config.capacity // 4)
 
-    def lane_request(
-        self, sid: str, lease: str, client: str, rank: int, form: bool
-    ) -> LaneRequest | None:
+    def lane_request(self, caller: Caller) -> LaneRequest | None:
         """Tell under which name this visitor would use the lane, if it may at all."""
-        ranked = rank >= self.config.lane_rank
-        formal = form and self.config.priority_forms
-        if not (ranked or formal):
+        ranked = caller.rank >= self.config.lane_rank
+        if not ranked and not (caller.form and self.config.priority_forms):
             return None
         session = ranked and self.config.unit is Unit.VISITORS
-        holder = sid if session else lease
-        return LaneRequest(holder, sid, client, rank, form) if holder else None
+        holder = caller.sid if session else caller.lease
+        if not holder:
+            return None
+        return LaneRequest(
+            holder, caller.sid, caller.client, caller.rank, caller.form, caller.network
+        )
 
     def lane_serves(self, request: LaneRequest) -> bool:
         if self.is_stopped() or self.config.capacity == 0:
@@ -79,7 +88,7 @@ class LaneModel(LineModel):
         if known is request:
             self.lane_seq += 1
             request.came = self.lane_seq
-        known.rank = request.rank
+        known.rank, known.form, known.network = request.rank, request.form, request.network
         known.deadline = self._lane_deadline()
         return "lane"
 
@@ -89,7 +98,7 @@ class LaneModel(LineModel):
         if person is None:
             self.totals["joined"] += 1
         slot = Slot(
-            self.room + TAKE_UP_MS,
+            0,
             self.room,
             person.ticket if person else 0,
             person.joined_ms if person else self.now,
@@ -99,6 +108,8 @@ class LaneModel(LineModel):
         self.lane_slots[request.holder] = slot
         self.totals["admitted"] += 1
         self.totals["lane"] += 1
+        self.totals["forms"] += request.form
+        self._note_network(slot, request.network)
         return slot
 
     def _hand_on(self) -> None:
@@ -110,9 +121,23 @@ class LaneModel(LineModel):
             served = [r for r in self.lane_queue.values() if self.lane_serves(r)]
             if not served:
                 return
-            first = min(served, key=lambda r: (-r.rank, r.came))
+            first = min(served, key=lane_order)
             del self.lane_queue[first.holder]
-            self._into_the_lane(first)
+            kept = Slot(self.room + TAKE_UP_MS, self.room, handed=True)
+            self.lane_slots[first.holder] = kept
+            self.lane_kept[first.holder] = first
+
+    def _taken_up(self, holder: str) -> Slot | None:
+        """Find a holder's slot; one that was kept free for it is taken up."""
+        slot = self._slot_of(holder)
+        if slot is not None and slot.handed:
+            return self._into_the_lane(self.lane_kept[holder])
+        return slot
+
+    def _strike_off(self, sid: str) -> None:
+        for holder, request in list(self.lane_queue.items()):
+            if request.sid == sid:
+                del self.lane_queue[holder]
 
     def lane(self, holders: list[str]) -> list[int]:
         self._begin()
@@ -123,7 +148,7 @@ class LaneModel(LineModel):
         return told
 
     def _lane_news(self, holder: str) -> int:
-        if (slot := self._slot_of(holder)) is not None:
+        if (slot := self._taken_up(holder)) is not None:
             self._lengthen(slot)
             return 2
         if (request := self.lane_queue.get(holder)) is not None:

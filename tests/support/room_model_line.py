@@ -6,7 +6,6 @@ found by playing it through with nobody else coming, so the answer cannot differ
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,8 +22,8 @@ def next_in_line(living: Sequence[Person], config: RoomConfig, credit: int) -> t
     if first.level == FRONT:
         return first, credit
     head = min(living, key=lambda p: p.ticket)
-    if config.order is Order.ARRIVAL or first.level == head.level:
-        return head, credit
+    if config.order is Order.ARRIVAL or first.level <= head.rank:
+        return head, credit  # nobody of a higher rank contests it
     credit += config.max_overtake
     return (first, credit - 100) if credit >= 100 else (head, credit)
 
@@ -37,13 +36,10 @@ class LineModel(RoomState):
     front_seq: int = 0  # the newest number of the order of payment
     payments: set[str] = field(default_factory=set)
     vip: dict[str, int] = field(default_factory=dict)  # sid -> until
-    served: list[Person] = field(default_factory=list)  # of this call, in order
-    rose: Counter[str] = field(default_factory=Counter)
 
     # What falls due
 
     def _sweep(self) -> None:
-        self.served = []
         for holder, slot in [*self.slots.items(), *self.lane_slots.items()]:
             if slot.ends <= self.room:
                 self._vacate(holder, "expired")
@@ -83,11 +79,13 @@ class LineModel(RoomState):
         else:
             person.level = person.rank if self.config.order is Order.RANK else 0
 
-    def _to_the_front(self, person: Person) -> None:
-        self.front_seq += 1
-        person.front = self.front_seq
-        self._place_by_rank(person)
+    def _to_the_front(self, person: Person, why: Reason) -> None:
+        """Who is there already keeps its place: paying again makes nobody fall back."""
         self.totals["advanced"] += 1
+        if not person.front:
+            self.front_seq += 1
+            person.front, person.why = self.front_seq, why
+            self._place_by_rank(person)
 
     def _check_in(self, sid: str, rank: int | None = None) -> Person | None:
         person = self.people.get(sid)
@@ -105,7 +103,6 @@ class LineModel(RoomState):
         while self.living() and self.may_admit():
             person, self.credit = next_in_line(self.living(), self.config, self.credit)
             self._grant(person)
-            self.served.append(person)
 
     def _grant(self, person: Person) -> None:
         person.standing, person.told, person.extensions = "granted", False, 0
@@ -147,8 +144,20 @@ class LineModel(RoomState):
         before = self.ahead_of(person)
         answer.ahead, answer.front = len(before), sum(p.level == FRONT for p in before)
         if 0 < shown < len(before) + 1:
-            answer.reason = Reason.RETURNED
+            answer.reason = self._why_it_rose(person, before)
         return answer
+
+    def _why_it_rose(self, person: Person, before: list[Person]) -> Reason:
+        """The newest of what may have put others before this one; see docs/room-script.md."""
+        if person.front:
+            return Reason.RETURNED  # nobody pays a way past who has paid
+        later = [p for p in before if p.front and p.ticket > person.ticket]
+        if later:
+            return max(later, key=lambda p: p.front).why
+        ranks = [p.level for p in self.living() if p.ticket > person.ticket and not p.front]
+        if self.config.order is Order.RANK and max(ranks, default=0) > person.rank:
+            return Reason.RANK
+        return Reason.RETURNED
 
     def _granted(self, person: Person) -> Answer:
         answer = self._about(person, State.GRANTED)
@@ -166,7 +175,7 @@ class LineModel(RoomState):
         fresh = Person(sid, self.seq, self.now, client, "waiting", self.room, self.room, rank)
         self.people[sid] = fresh
         if self._vip_until(sid):
-            self._to_the_front(fresh)
+            self._to_the_front(fresh, Reason.PAID)
         self._place_by_rank(fresh)
         return fresh
 

@@ -31,6 +31,7 @@ class Person:
     rank: int = 0
     level: int = 0  # what the order makes of the rank, as of the last check-in
     front: int = 0  # order of payment; 0 = not in front
+    why: Reason = Reason.NONE  # it stands in front: paid, operator
     until: int = 0  # parked: end of the return window; granted: claim deadline
     lapses: int = 0
     told: bool = False
@@ -54,6 +55,8 @@ class Slot:
     own: bool = True  # held by the visitor, not by a lease
     network: str = ""
     network_seen: int = 0
+    extensions: int = 0  # of the longest stay
+    handed: bool = False  # of the lane, kept free for who has not taken it up yet
 
 
 @dataclass
@@ -73,6 +76,24 @@ class Answer:
     paid: bool = False
     front: int = 0
     vip_until_ms: int = 0
+    by_lease: bool = False
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks to come in, and what the gateway knows of the request."""
+
+    sid: str
+    client: str
+    iat_ms: int
+    ticket: int
+    shown: int
+    lease: str
+    exempt: bool
+    rank: int
+    form: bool
+    lane_wait: bool
+    network: str
 
 
 @dataclass
@@ -174,6 +195,10 @@ class RoomState:
     def _slot_of(self, holder: str) -> Slot | None:
         return self.slots.get(holder) or self.lane_slots.get(holder)
 
+    def _seat_of(self, holder: str) -> Slot | None:
+        slot = self._slot_of(holder)
+        return None if slot is None or slot.handed else slot
+
     def _new_slot(self, *, own: bool, ticket: int, joined_ms: int, rank: int) -> Slot:
         slot = Slot(0, self.room, ticket, joined_ms, rank, own)
         self._lengthen(slot)
@@ -182,14 +207,29 @@ class RoomState:
     def _lengthen(self, slot: Slot) -> None:
         """A pass never outlives its slot, so a slot never shrinks."""
         fresh = self.room + (self.config.active_ttl_ms if slot.own else self.config.lease_ttl_ms)
-        if self.config.absolute_ttl_ms and slot.own:
-            fresh = min(fresh, slot.since + self.config.absolute_ttl_ms)
-        slot.ends = max(slot.ends, fresh)
+        slot.ends = max(slot.ends, min(fresh, self._limit(slot) or fresh))
+
+    def _limit(self, slot: Slot) -> int:
+        """The end of a session's longest stay; 0 = there is none."""
+        longest = self.config.absolute_ttl_ms if slot.own else 0
+        return longest and slot.since + longest * (1 + slot.extensions)
+
+    def _is_shared(self, slot: Slot, network: str) -> bool:
+        if not (self.config.share_guard and slot.own):
+            return False
+        if not network or not slot.network or network == slot.network:
+            return False
+        return self.room - slot.network_seen < 2 * self.config.refresh_ms
+
+    def _note_network(self, slot: Slot, network: str) -> None:
+        if self.config.share_guard and network and slot.own:
+            slot.network, slot.network_seen = network, self.room
 
     def _vacate(self, holder: str, total: str) -> bool:
         gone = self.slots.pop(holder, None) or self.lane_slots.pop(holder, None)
-        self.totals[total] += gone is not None
-        return gone is not None
+        was_in = gone is not None and not gone.handed
+        self.totals[total] += was_in
+        return was_in
 
     def _forget(self, person: Person, total: str) -> None:
         del self.people[person.sid]
