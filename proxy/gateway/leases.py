@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from proxy.gateway.live import LiveRoom, StoreClock
+from proxy.gateway.live import LiveRoom
 from proxy.gateway.running import Run, Running
 from queueing.config import RoomConfig, RoomId
 from queueing.store import RoomStore, StoreBusy, StoreError
@@ -38,10 +38,9 @@ class LeaseLost(Exception):
 class Leases:
     """The slots of this process's exchanges."""
 
-    def __init__(self, store: RoomStore, running: Running, clock: StoreClock) -> None:
+    def __init__(self, store: RoomStore, running: Running) -> None:
         self._store = store
         self._running = running
-        self._clock = clock
         self._failing: set[RoomId] = set()
 
     def hold(self, run: Run, config: RoomConfig) -> None:
@@ -71,7 +70,8 @@ class Leases:
             log.warning("lease not given back", room=room, error=str(error))
 
     async def renew(self, room: LiveRoom) -> None:
-        """Keep alive what is due, in one batch; what fails is tried again at the next tick.
+        """Keep alive what is due, in one batch, right after the room's tick; what fails is tried
+        again at the next one.
 
         Raises:
             StoreUnreachable: the store is away; the next tick that reaches it does the work.
@@ -88,7 +88,7 @@ class Leases:
                 log.warning("slots not kept alive", room=room.id, error=str(error))
             return
         self._failing.discard(room.id)
-        now_ms = self._clock.now_ms()
+        now_ms = room.tick.now_ms if room.tick else 0  # the store's own, whatever its clock does
         for (run, holder), end_ms in zip(due, ends, strict=True):
             if run.holder != holder:
                 continue  # given back meanwhile
@@ -103,7 +103,9 @@ class Leases:
     def _renewed(self, run: Run, config: RoomConfig, began: float, left_s: float) -> None:
         run.due_at = began + renewal_s(config, run)
         if run.is_lease:  # the store may know a newer configuration, with a shorter life
-            run.cut_at = began + CUT_AFTER * min(left_s, config.lease_ttl_ms / 1000)
+            life_s = min(left_s, config.lease_ttl_ms / 1000)
+            run.due_at = began + life_s / RENEWALS
+            run.cut_at = began + CUT_AFTER * life_s
 
     async def watch(self, rooms: dict[RoomId, LiveRoom]) -> None:
         """Cut, for ever, what has not been renewed in time, however long the store takes."""

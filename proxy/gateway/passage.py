@@ -108,6 +108,7 @@ class Passage:
         except (BadHead, BodyMismatch) as error:
             await self._error(PageState.BAD_REQUEST, str(error))
         except LeaseLost as error:
+            log.warning("slot lost", request_id=self.exchange.request_id, error=str(error))
             await self._error(PageState.GATEWAY_TIMEOUT, str(error))
         except OriginError as error:
             log.warning(

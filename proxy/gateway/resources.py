@@ -152,7 +152,7 @@ async def open_resources(environment: GatewayEnvironment) -> Resources:
     breaker = Breaker(environment.machine_dir)
     clock = StoreClock()
     running = Running()
-    leases = Leases(store, running, clock)
+    leases = Leases(store, running)
     resources = Resources(
         environment=environment,
         connection=connection,

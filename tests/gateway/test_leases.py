@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.gateway.leases import Leases
-from proxy.gateway.live import LiveRoom, StoreClock
+from proxy.gateway.live import LiveRoom
 from proxy.gateway.running import STREAM_REVOKED, Run, Running
 from queueing.config import RoomConfig, RoomId, Unit, VisitorId
 from queueing.connection import Connection
@@ -65,9 +65,9 @@ class Bench:
 async def bench(valkey: Valkey) -> AsyncIterator[Bench]:
     async with halting_relay(valkey.url) as relay:
         connection = Connection(relay.url)
-        store, running, clock = RoomStore(connection), Running(), StoreClock()
+        store, running = RoomStore(connection), Running()
         try:
-            yield Bench(store, running, Leases(store, running, clock), relay)
+            yield Bench(store, running, Leases(store, running), relay)
         finally:
             for runs in running._runs.values():
                 for run in runs:
@@ -81,7 +81,7 @@ async def room(on: Bench, name: str, unit: Unit = Unit.REQUESTS) -> LiveRoom:
         RoomConfig(id=RoomId(name), unit=unit, lease_ttl_ms=LIFE_MS, entries_per_minute=0)
     )
     await on.store.configure(live.config)
-    on.leases._clock.learn((await on.store.tick(live.id)).now_ms)
+    live.tick = await on.store.tick(live.id)
     return live
 
 
@@ -122,6 +122,19 @@ async def test_a_batch_that_failed_is_tried_again_at_the_next_tick(valkey: Valke
         assert run.cut_at == cut_at, "what failed has renewed nothing"
         await on.leases.renew(live)
         assert run.cut_at > cut_at
+
+
+async def test_a_shorter_life_that_only_the_store_knows_of_is_kept_to(valkey: Valkey) -> None:
+    """Between the saving of a configuration and its coming into force here."""
+    async with bench(valkey) as on:
+        live = await room(on, "short")
+        await on.store.configure(replace(live.config, version=2, lease_ttl_ms=2_000))
+        run = await on.page(live, "1")
+        live.tick = await on.store.tick(live.id)
+        due(run)
+        began = time.monotonic()
+        await on.leases.renew(live)
+        assert began < run.due_at < run.cut_at < began + 2
 
 
 async def test_a_lease_that_the_room_gave_away_is_cut_and_a_visitors_stream_ends(
@@ -182,7 +195,7 @@ ACTS = st.lists(st.sampled_from(["give back", "end", "overdue"]), max_size=6)
 def test_a_lease_is_given_back_exactly_once_or_was_lost(acts: list[str]) -> None:
     async def play() -> None:
         store, running = Quiet(), Running()
-        leases = Leases(store, running, StoreClock())  # type: ignore[arg-type]
+        leases = Leases(store, running)  # type: ignore[arg-type]
         live = LiveRoom(RoomConfig(id=RoomId("r"), unit=Unit.REQUESTS))
         run = Run(
             room=live.id,
@@ -237,9 +250,7 @@ def test_an_exchange_is_cut_after_four_fifths_of_a_life_without_renewal(
     clock = Clock()
 
     async def play() -> None:
-        known = StoreClock()
-        known.learn(clock.store_ms())
-        leases = Leases(Answers(), Running(), known)  # type: ignore[arg-type]
+        leases = Leases(Answers(), Running())  # type: ignore[arg-type]
         live = LiveRoom(RoomConfig(id=RoomId("r"), unit=Unit.REQUESTS, lease_ttl_ms=life_ms))
         task = asyncio.create_task(asyncio.Event().wait())
         run = Run(

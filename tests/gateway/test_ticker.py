@@ -48,7 +48,7 @@ async def beating(url: str, folder: Path) -> AsyncIterator[Heart]:
     connection = Connection(url, timeout_s=10)
     store, breaker, running = RoomStore(connection), Breaker(folder), Running()
     clock = StoreClock()
-    leases = Leases(store, running, clock)
+    leases = Leases(store, running)
     ticker = Ticker(store, breaker, clock, running, leases, lambda: True)
     try:
         yield Heart(store, breaker, running, leases, ticker)
