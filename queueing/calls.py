@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from queueing.config import RoomConfig, RoomId
-from queueing.keys import checks_key, client_key, paid_key, room_keys
+from queueing.keys import checks_key, client_key, paid_key, revoked_key, room_keys
 from queueing.places import Counts, Person, Place, Reason, Session, State, Tick
 
 T = TypeVar("T")
@@ -148,7 +148,8 @@ def advance(
 
 
 def release(room_id: RoomId, holder: str, *, revoke: bool) -> Call[bool]:
-    return Call(room_keys(room_id), "release", (holder, int(revoke)), bool)
+    keys = (*room_keys(room_id), revoked_key(room_id, holder)) if revoke else room_keys(room_id)
+    return Call(keys, "release", (holder, int(revoke)), bool)
 
 
 def leave(room_id: RoomId, sid: str) -> Call[bool]:

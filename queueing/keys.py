@@ -37,7 +37,7 @@ PARTS = (
     "ranked",  # zset: of `queue`, who does not stand by arrival -> level and number
     "vip",  # zset: sid -> until when its new places go to the front, room time; survives a reset
 )
-"""The script's KEYS in their order; `client`, `checks` or `paid` follows as the call needs it."""
+"""The script's KEYS in their order; `client`, `checks`, `paid` or `revoked` follows as the call needs it."""
 
 _OF_A_ROOM = re.compile(rb"corvus:wr:\{([a-z0-9][a-z0-9-]{0,31})\}:")
 
@@ -67,6 +67,11 @@ def client_key(room_id: RoomId, client: str) -> str:
 def paid_key(room_id: RoomId, payment: str) -> str:
     """Give the key that remembers a payment for 30 days, so that it moves nobody twice."""
     return room_key(room_id, f"paid:{payment}")
+
+
+def revoked_key(room_id: RoomId, sid: str) -> str:
+    """Give the key that says that a visitor was just revoked; it expires after a minute."""
+    return room_key(room_id, f"revoked:{sid}")
 
 
 def checks_key(room_id: RoomId, sid: str) -> str:

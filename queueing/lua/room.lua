@@ -4,7 +4,7 @@
 --        9 seq     10 rate    11 config  12 counters 13 events  14 journal 15 lanewait 16 lanedue
 --       17 lanewho 18 ranked  19 vip
 --       20 the caller's own: `addr:<client>` for enter, `checks:<sid>` for poll, `paid:<payment>` for
---          advance; absent otherwise.
+--          advance, `revoked:<sid>` for a release that revokes; absent otherwise.
 --       All under one hash tag; the meaning of each stands in queueing/keys.py.
 -- ARGV   1 operation   2 test time in ms, or ''   3… the operation's own, see `ops` below.
 -- RETURN enter, poll, extend: one flat place (see `place`). tick, stats, session, prolong: flat arrays.
@@ -54,6 +54,7 @@ local TAKE_UP_MS = 3000 -- a slot of the lane handed to who waits for it: taken 
 local LANE_GRACE_MS = 2000 -- who waits for the lane asks more often than this beyond its wait
 local LANE_STEP = 2 ^ 42 -- between two ranks in `lanewait`
 local LEVEL = 2 ^ 40 -- between two levels in `ranked`; level 7 is the front
+local ONE_REVOCATION_MS = 60000 -- a revocation that is said again within this counts no second time
 local PAYMENT_KEPT_MS = 30 * 24 * 3600 * 1000
 local SCHEMA = 2 -- of the configuration: 1 (never written) knew no lane, no leases, no ranks
 
@@ -1293,14 +1294,27 @@ function ops.lane()
   return news
 end
 
+-- Whether nobody has just revoked this visitor, by whichever gateway.
+local function is_first_revocation()
+  local last = call('GET', LIMIT)
+  call('SET', LIMIT, clock)
+  if cfg.test_clock ~= 1 then
+    call('PEXPIRE', LIMIT, ONE_REVOCATION_MS)
+  end
+  return not last or tonumber(last) + ONE_REVOCATION_MS <= clock
+end
+
 -- ARGV 3 sid or lease  4 revoke (0/1)
 function ops.release()
   sweep()
   strike_off(ARGV[3])
   local freed = vacate(ARGV[3], 'released')
   if ARGV[4] == '1' and (freed or cfg.unit == 'requests') then
-    count('revoked')
-    journal('revoke', ARGV[3])
+    local is_first = is_first_revocation()
+    if freed or is_first then
+      count('revoked')
+    end
+    journal('revoke', ARGV[3]) -- again too: a pass may have been signed meanwhile
     strike_off_all({ ARGV[3] })
   end
   hand_on()

@@ -49,7 +49,7 @@ class Invariants:
         self._sums(seen)
         self._members(seen)
         self._rate(seen, config, len(ordinary))
-        limits = (":addr:", ":checks:", ":paid:")
+        limits = (":addr:", ":checks:", ":paid:", ":revoked:")
         assert all(any(limit in key for limit in limits) for key in seen.expiring), "expiring"
         self._ranked_before = seen.scores["ranked"]
         self._lane_before = set(seen.scores["lane"])

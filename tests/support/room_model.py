@@ -7,7 +7,7 @@ never leave work behind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from queueing.config import Mode, RoomConfig, Unit
 from queueing.places import Counts, Reason, State
@@ -16,12 +16,14 @@ from tests.support.room_model_state import Answer, Caller, Person, Slot
 
 __all__ = ["Answer", "RoomModel"]
 
-BEACON_MS, EXTENSIONS = 15_000, 10
+BEACON_MS, EXTENSIONS, ONE_REVOCATION_MS = 15_000, 10, 60_000
 
 
 @dataclass
 class RoomModel(LaneModel):
     """One room. Set `now` (store time), then call an operation."""
+
+    revoked_at: dict[str, int] = field(default_factory=dict)
 
     # Asking to come in
 
@@ -190,7 +192,10 @@ class RoomModel(LaneModel):
         self.lane_queue.pop(holder, None)
         freed = self._vacate(holder, "released")
         if revoke and (freed or self.config.unit is Unit.REQUESTS):
-            self.totals["revoked"] += 1
+            last = self.revoked_at.get(holder)
+            if freed or last is None or last + ONE_REVOCATION_MS <= self.room:
+                self.totals["revoked"] += 1
+            self.revoked_at[holder] = self.room
             self.journal.append(("revoke", holder))
             self._strike_off(holder)
         self._finish()
