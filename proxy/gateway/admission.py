@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.gateway.answers import Answer
+from proxy.gateway.answers import STATE_HEADER, Answer
 from proxy.gateway.exchange import Headers
 from proxy.gateway.tiers import Tier
 from queueing.passes import Credential
-
-STATE_HEADER = b"x-waiting-room"
-"""Tells scripts what a room said, whatever the body is (WR-50)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,9 @@ NO_STORE: Headers = [
     (b"x-robots-tag", b"noindex"),
 ]
 
+STATE_HEADER = b"x-waiting-room"
+"""Tells scripts what a room said, whatever the body is (WR-50)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -20,7 +20,15 @@ from proxy.gateway.access_log import AccessLog
 from proxy.gateway.admission import Entry
 from proxy.gateway.answers import Answer, plain
 from proxy.gateway.assets import serve_asset, serve_public_asset
-from proxy.gateway.decide import BadRequest, BanPath, Reserved, ToOrigin, UnknownHost, decide
+from proxy.gateway.decide import (
+    BadRequest,
+    BanPath,
+    Reserved,
+    Route,
+    ToOrigin,
+    UnknownHost,
+    decide,
+)
 from proxy.gateway.errors import error_answer
 from proxy.gateway.exchange import Exchange, read_exchange
 from proxy.gateway.forward import AnswerCut, Receive, Send
@@ -100,9 +108,10 @@ class Gateway:
         plan = in_force.plan
         exchange = read_exchange(scope, plan.clients, request_id, proto_header=plan.proto_header)
         sent = Sent(send)
-        why = "failed"
+        why, route = "failed", decide(exchange, plan)
+        passage = Passage(scope, receive, sent, resources, in_force, exchange)
         try:
-            why = await self._serve(scope, receive, sent, resources, in_force, exchange)
+            why = await self._serve(passage, route)
         except AnswerCut as cut:
             why = cut.why
             log.warning(why, request_id=exchange.request_id, error=str(cut))
@@ -119,21 +128,12 @@ class Gateway:
             await self._fail(scope, sent, in_force, exchange)
         finally:
             resources.counters["requests"] += 1
-            if in_force.plan.snapshot.settings.access_log:
+            if plan.snapshot.settings.access_log and not _is_asset(route):
                 self._log.note(exchange, sent.status, sent.size, started, why)
 
-    async def _serve(
-        self,
-        scope: Scope,
-        receive: Receive,
-        sent: Sent,
-        resources: Resources,
-        in_force: InForce,
-        exchange: Exchange,
-    ) -> str:
-        """Decide and act; gives the decision's reason."""
-        route = decide(exchange, in_force.plan)
-        passage = Passage(scope, receive, sent, resources, in_force, exchange)
+    async def _serve(self, passage: Passage, route: Route) -> str:
+        """Act on a decision; gives its reason."""
+        resources, in_force, exchange = passage.resources, passage.in_force, passage.exchange
         match route:
             case ToOrigin():
                 return await serve(passage, route)
@@ -147,7 +147,7 @@ class Gateway:
                     in_force.rooms,
                     resources.live,
                     resources.operations(),
-                    RequestBody(scope["headers"], receive),
+                    RequestBody(passage.scope["headers"], passage.receive),
                 )
                 await passage.answer(answer, route.reason)
             case BadRequest():
@@ -161,6 +161,11 @@ class Gateway:
     async def _fail(self, scope: Scope, sent: Sent, in_force: InForce, exchange: Exchange) -> None:
         answer = _error(in_force, exchange, PageState.SERVER_ERROR)
         await send_answer(scope, sent, answer, method=exchange.method)
+
+
+def _is_asset(route: Route) -> bool:
+    """Whether the access log leaves it out: a page has many (design §7)."""
+    return isinstance(route, ToOrigin) and route.tier in (Tier.ASSET, Tier.PUBLIC_ASSET)
 
 
 async def serve(passage: Passage, route: ToOrigin) -> str:

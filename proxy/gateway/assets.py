@@ -6,8 +6,8 @@ of all visitors together is 503. What is exact and what is shared among machines
 
 from __future__ import annotations
 
-from proxy.gateway.admission import STATE_HEADER, Entry
-from proxy.gateway.answers import plain
+from proxy.gateway.admission import Entry
+from proxy.gateway.answers import STATE_HEADER, plain
 from proxy.gateway.decide import ToOrigin
 from proxy.gateway.live import LiveRoom
 from proxy.gateway.passage import Passage

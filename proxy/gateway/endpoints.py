@@ -253,7 +253,10 @@ def _prefer(ask: _Ask, field: str, cookie: str, allowed: tuple[str, ...]) -> Ans
     chosen = ask.fields.get(field, [""])[0]
     if chosen not in allowed:
         return plain(400, f"“{chosen[:20]}” is not allowed: {', '.join(allowed)}")
-    return ask.go_on(preference_cookie(ask.exchange, ask.rooms.settings, cookie, chosen))
+    embed = ask.live.config.embed
+    return ask.go_on(
+        preference_cookie(ask.exchange, ask.rooms.settings, cookie, chosen, embed=embed)
+    )
 
 
 async def _session(ask: _Ask) -> Answer:

@@ -3,6 +3,8 @@
 `SameSite=Lax` keeps a visitor's cookie out of such a request, but not the answer's `Set-Cookie` out
 of the browser: an answer to a form that another site posts could replace or delete the cookie that
 holds the place (RFC 6265bis 5.7, top-level navigations). So who is asked here must not set one.
+Where a room's pages come in frames (`SameSite=None; Partitioned`, WR-55) the cookie may come along;
+then the request is the visitor's own as far as its place goes, and nothing is replaced.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ Decisions and their cookies; that the store is away, and since when, is the brea
 
 from __future__ import annotations
 
-from proxy.gateway.admission import STATE_HEADER, Entry, Refusal, refusal
+from proxy.gateway.admission import Entry, Refusal, refusal
+from proxy.gateway.answers import STATE_HEADER
 from proxy.gateway.breaker import Breaker
 from proxy.gateway.exchange import Exchange
 from proxy.gateway.gate import VALID_IN_OUTAGE, was_valid

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from proxy.gateway.answers import CODES, Answer, json_answer
+from proxy.gateway.answers import CODES, STATE_HEADER, Answer, json_answer
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.gate import clean_target
 from proxy.gateway.selling import sale_to
@@ -83,7 +83,8 @@ def status_answer(desk: Desk, state: State | str, place: Place | None, cookies: 
         retry_s = 1  # asked too often: the place is untouched
     else:
         retry_s = _retry_after_s(desk, place)
-    return json_answer(CODES[state].status, document, retry_after_s=retry_s, extra=cookies)
+    extra = [*cookies, (STATE_HEADER, _code_key(state).encode())]
+    return json_answer(CODES[state].status, document, retry_after_s=retry_s, extra=extra)
 
 
 def blank_view(desk: Desk) -> PageView:

@@ -103,7 +103,7 @@ class Rooms(Papers):
         if STALE in exchange.query:
             self._note_stale_page(live)
         if exchange.is_preflight:
-            return self._preflight(exchange, live)
+            return self.preflight(exchange, live)
         since_ms = outage_since_ms(self.breaker, self.clock)
         if live.config.shares:
             live = self._sharing(exchange, live, others, since_ms)
@@ -206,7 +206,8 @@ class Rooms(Papers):
             network=self.network(exchange, room),
         )
 
-    def _preflight(self, exchange: Exchange, live: LiveRoom) -> Entry | Refusal:
+    def preflight(self, exchange: Exchange, live: LiveRoom) -> Entry | Refusal:
+        """Let a CORS preflight through, which never carries a cookie, in bounded numbers."""
         if live.take_preflight(self.settings.preflight_per_second):
             return Entry(reason="CORS preflight")
         answer = state_answer(self.desk(exchange, live.config), State.NONE, [])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.gateway.admission import STATE_HEADER, Entry
-from proxy.gateway.answers import Answer, json_answer
+from proxy.gateway.admission import Entry, Refusal
+from proxy.gateway.answers import STATE_HEADER, Answer, json_answer
 from proxy.gateway.decide import ToOrigin
 from proxy.gateway.live import LiveRoom
 from proxy.gateway.passage import Passage
@@ -19,6 +19,7 @@ from queueing.config import RoomId
 from queueing.places import State
 
 FULL_RETRY_S = 5
+TOO_MANY = "stream: too many"
 
 
 async def serve_stream(passage: Passage, route: ToOrigin) -> str:
@@ -27,6 +28,13 @@ async def serve_stream(passage: Passage, route: ToOrigin) -> str:
     checks = passage.in_force.rooms.passes
     rooms = checks.rooms(route.site, route.room, resources.live)
     entry, live = Entry(reason=route.reason, tier=route.tier), None
+    if rooms and passage.exchange.is_preflight:  # it never carries a cookie
+        decision = passage.in_force.rooms.preflight(passage.exchange, resources.live[rooms[0]])
+        if isinstance(decision, Refusal):
+            await passage.answer(decision.answer, decision.reason)
+        else:
+            await passage.forward(route.site, decision, None)
+        return decision.reason
     if rooms:
         shown = await checks.find(passage.exchange, [resources.live[room] for room in rooms])
         if shown is None:
@@ -42,7 +50,7 @@ async def serve_stream(passage: Passage, route: ToOrigin) -> str:
         )
     if await carry_stream(passage, route.site, entry, live):
         return route.reason
-    return "stream: too many"
+    return TOO_MANY
 
 
 async def carry_stream(passage: Passage, site: Site, entry: Entry, live: LiveRoom | None) -> bool:
@@ -53,7 +61,7 @@ async def carry_stream(passage: Passage, site: Site, entry: Entry, live: LiveRoo
         resources.counters["stream_throttled"] += 1
         document = {"error": "too many streams are open", "retry_after_seconds": FULL_RETRY_S}
         answer = json_answer(503, document, retry_after_s=FULL_RETRY_S)
-        await passage.answer(answer, f"{entry.reason}: too many streams")
+        await passage.answer(answer, TOO_MANY)
         return False
     try:
         resources.counters["stream_served"] += 1

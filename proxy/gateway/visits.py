@@ -14,7 +14,7 @@ from proxy.gateway.passage import Passage
 from proxy.gateway.plan import Site
 from proxy.gateway.pools import pass_key
 from proxy.gateway.room_answers import blank_view, page_answer
-from proxy.gateway.streams import carry_stream
+from proxy.gateway.streams import TOO_MANY, carry_stream
 from queueing.config import RoomId, Unit
 from queueing.pages import PageState
 from queueing.passes import Credential
@@ -76,7 +76,7 @@ async def _serve_socket(passage: Passage, site: Site, entry: Entry, live: LiveRo
         return entry.reason
     if entry.lease:
         give_back(passage.resources.store, live.id, entry.lease)
-    return "stream: too many"
+    return TOO_MANY
 
 
 def _too_many(passage: Passage, live: LiveRoom, entry: Entry) -> Answer:

@@ -413,3 +413,23 @@ async def test_an_invented_sid_with_a_pass_of_before_a_reset_opens_nothing(
     await until(is_dead, 1.0, "the pass of before to be dead")
     assert new_sid() != held(visitor, room).sid
     await bye(visitor)
+
+
+async def test_the_access_log_holds_no_assets(world: Gateways) -> None:
+    room = world.room(capacity=5)
+    world.publish(room, settings=GatewaySettings(), **ASSETS)
+    visitor = await admitted(world, room)
+    stranger = Visitor(world.one.port)
+    for path in ("/static/a.js", "/media/logo.png"):
+        assert (await visitor.get(path)).status == 200
+    assert (await stranger.get("/static/b.js")).status == 403
+    assert (await visitor.get("/last-page")).status == 200
+
+    async def is_written() -> bool:
+        return "/last-page" in await asyncio.to_thread(world.one.log.read_text)
+
+    await until(is_written, what="the access log to be written")
+    log = world.one.log.read_text()
+    assert "/static/" not in log
+    assert "/media/" not in log
+    await bye(visitor, stranger)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from proxy.gateway import live
 from proxy.gateway.live import LiveRoom, StoreClock
 from queueing.config import RoomConfig, RoomId, VisitorId
+from queueing.places import Counts, Tick
 
 
 class Clocks:
@@ -46,6 +47,32 @@ def test_revocations_are_forgotten_when_no_pass_of_before_can_live() -> None:
     room.revoked = {VisitorId("old"): 1_000, VisitorId("new"): 70_001}
     room.forget_old_revocations(100_000)
     assert set(room.revoked) == {"new"}
+
+
+def test_a_process_knows_every_revocation_up_to_the_last_tick_whose_journal_it_has_read() -> None:
+    room = LiveRoom(RoomConfig(id=RoomId("r")))
+    assert room.known_until_ms == 0, "nothing was told yet"
+    room.tick = tick(journal=4, now_ms=5_000)
+    assert room.known_until_ms == 0, "told of four, read none"
+    room.journal = 3
+    assert room.known_until_ms == 0
+    room.journal = 4
+    assert room.known_until_ms == 5_000
+    room.tick = tick(journal=5, now_ms=6_000)
+    assert room.known_until_ms == 0, "the fifth may be anybody's"
+
+
+def tick(*, journal: int, now_ms: int) -> Tick:
+    counts = Counts(waiting=0, parked=0, granted=0, active=0, latest_ticket=0)
+    return Tick(
+        now_ms=now_ms,
+        counts=counts,
+        epoch=1,
+        reset_ms=0,
+        config_version=1,
+        journal=journal,
+        more_work=False,
+    )
 
 
 def test_a_long_outage_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

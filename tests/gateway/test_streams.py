@@ -209,3 +209,14 @@ async def test_a_host_without_rooms_opens_streams_to_everybody_within_the_cap(
         visitor = Visitor(world.one.port)
         assert (await visitor.get("/")).status == 200
         await visitor.close()
+
+
+async def test_a_preflight_of_a_stream_passes_as_one_of_a_page_does(world: Gateways) -> None:
+    room = world.room(capacity=0)
+    world.publish(room, **STREAMS)
+    visitor = Visitor(world.one.port)
+    visitor.headers |= {"origin": "https://a.example", "access-control-request-method": "GET"}
+    assert (await visitor.get("/live/a", "OPTIONS")).status == 200
+    del visitor.headers["access-control-request-method"]
+    assert (await visitor.get("/live/a", "OPTIONS")).status == 429
+    await visitor.close()
