@@ -305,6 +305,7 @@ local function occupy(key, holder, sid, v, network)
   call('ZADD', key, ends, holder)
   strike_off(holder)
   if key == LANE then
+    call('HDEL', LANEWHO, holder) -- a reset by an earlier version leaves it behind
     n.lane = n.lane + 1
   else
     n.active = n.active + 1
