@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from queueing import calls
 from queueing.config import Mode, OnOutage, Unit
 from queueing.keys import PARTS
