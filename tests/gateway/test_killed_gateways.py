@@ -219,6 +219,12 @@ async def test_wr_02_whatever_gateway_is_killed_the_origin_never_gets_too_many_p
         await asyncio.gather(*browsing)
         await together(visitors, lambda v: v.close())
         assert 1 <= pages.most_inside <= CAPACITY
+
+        async def nobody_inside() -> bool:
+            stats = await asyncio.to_thread(world.operator, room, "stats")
+            return bool(stats.counts.active == 0)
+
+        await until(nobody_inside, what="every lease to be given back or to run out")
         check_books(world, room)
 
 
