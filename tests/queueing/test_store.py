@@ -17,6 +17,7 @@ from queueing.connection import Connection
 from queueing.keys import room_key
 from queueing.places import Reason, State
 from queueing.store import (
+    Advance,
     Journal,
     Promotion,
     RoomStore,
@@ -239,3 +240,97 @@ async def test_djangos_way_and_the_gateways_way_are_one_room(valkey: Valkey) -> 
         assert sync.reset(ROOM) == 2
         kinds = [entry.kind for entry in (await store.journal(ROOM, 0)).entries]
         assert kinds == ["release_all", "reset"]
+
+
+async def test_a_form_by_the_lane_from_waiting_for_it_to_the_end(valkey: Valkey) -> None:
+    async with opened(valkey.url, priority_cap=1) as store:
+        assert await enter(store, 0) is State.ACTIVE
+        assert await enter(store, 1, form=True, lease="first") is State.ACTIVE
+        assert await enter(store, 2, form=True, lease="second", lane_wait=True) is State.LANE
+        assert await store.lane(ROOM, ["first", "second", "third"]) == [2, 1, 0]
+        assert await store.release(ROOM, "first")
+        assert await store.lane(ROOM, ["second"]) == [2]
+        began = now_ms()
+        (ends,) = await store.heartbeat(ROOM, ["second"])
+        assert began + 30_000 <= ends <= now_ms() + 30_000
+        assert await enter(store, 3, form=True, lease="third") is State.UNSENT
+        counts = (await store.stats(ROOM)).counts
+        assert (counts.active, counts.lane, counts.lane_waiting, counts.waiting) == (1, 1, 0, 0)
+        assert await store.lane(ROOM, []) == []
+
+
+async def test_many_lane_requests_are_asked_for_in_batches(valkey: Valkey) -> None:
+    async with opened(valkey.url, priority_cap=120) as store:
+        await enter(store, 0)
+        holders = [f"lease-{number}" for number in range(250)]
+        for number, lease in enumerate(holders, 1):
+            await enter(store, number, form=True, lease=lease, lane_wait=True)
+        assert await store.lane(ROOM, holders) == [2] * 120 + [1] * 130
+
+
+async def test_a_payment_through_either_door_is_taken_once(valkey: Valkey) -> None:
+    sync = SyncRoomStore(valkey.client)
+    async with opened(valkey.url) as store:
+        for number in range(4):
+            await enter(store, number)
+        paid = {"reason": Reason.PAID, "payment": "p-1", "vip_ms": 60_000}
+        assert await store.advance(ROOM, sid(3), **paid) is Advance.MOVED
+        assert sync.advance(ROOM, sid(3), **paid) is Advance.ALREADY
+        assert 0 < valkey.client.ttl(room_key(ROOM, "paid:p-1")) <= 30 * 24 * 3600
+        assert sync.advance(ROOM, sid(2), reason=Reason.OPERATOR) is Advance.MOVED
+        place = await store.poll(ROOM, sid(3), iat_ms=now_ms())
+        assert (place.position, place.paid) == (1, True)
+        assert place.vip_until_ms > now_ms()
+        listed = sync.people(ROOM, inside=False, first=0, count=10)
+        assert [(p.sid, p.ticket, p.front) for p in listed] == [
+            (sid(1), 1, 0), (sid(2), 2, 2), (sid(3), 3, 1)
+        ]  # fmt: skip
+        assert [p.sid for p in sync.people(ROOM, inside=True, first=0, count=10)] == [sid(0)]
+
+
+async def test_a_stay_is_read_and_prolonged(valkey: Valkey) -> None:
+    async with opened(valkey.url, absolute_ttl_ms=600_000) as store:
+        await enter(store, 0)
+        before = await store.session(ROOM, sid(0))
+        after = await store.prolong(ROOM, sid(0))
+        assert (before.extensions, after.extensions) == (0, 1)
+        assert after.limit_ms == pytest.approx(before.limit_ms + 600_000, abs=50)
+        assert (await store.session(ROOM, sid(1))).expires_ms == 0
+
+
+async def test_a_lost_reply_moves_nobody_twice(valkey: Valkey) -> None:
+    """With a payment the call is repeated and does nothing more; without, it is not repeated."""
+    cuts = []
+
+    def judge(command: bytes, answer: bytes) -> bytes:
+        if b"\nadvance\r" in command and b"NOSCRIPT" not in answer:
+            cuts.append(answer)
+            return b"" if len(cuts) in (1, 3) else answer
+        return answer
+
+    async with (
+        relayed(valkey, judge) as port,
+        opened(f"redis://127.0.0.1:{port}", capacity=0) as store,
+    ):
+        for number in range(2):
+            await enter(store, number)
+        paid = await store.advance(ROOM, sid(1), reason=Reason.PAID, payment="p-1")
+        assert paid is Advance.ALREADY
+        with pytest.raises(StoreUnreachable):
+            await store.advance(ROOM, sid(0), reason=Reason.OPERATOR)
+        assert len(cuts) == 3
+        assert (await store.stats(ROOM)).totals["advanced"] == 2
+
+
+async def test_a_room_without_its_data_holds_in_every_operation(valkey: Valkey) -> None:
+    async with opened(valkey.url) as store:
+        other = RoomId("other")
+        place = await store.enter(other, sid(0), client="192.0.2.1", iat_ms=now_ms())
+        assert (place.state, place.counts.lane, place.vip_until_ms) == (State.HOLD, 0, 0)
+        assert await store.lane(other, ["lease"]) == await store.heartbeat(other, ["lease"]) == [0]
+        assert await store.advance(other, sid(0), reason=Reason.OPERATOR) is Advance.UNKNOWN
+        assert (await store.session(other, sid(0))).expires_ms == 0
+        assert (await store.prolong(other, sid(0))).expires_ms == 0
+        assert (await store.tick(other)).hold
+        assert (await store.stats(other)).hold
+        assert not valkey.client.keys("*other*")
