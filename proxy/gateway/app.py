@@ -108,9 +108,10 @@ class Gateway:
         plan = in_force.plan
         exchange = read_exchange(scope, plan.clients, request_id, proto_header=plan.proto_header)
         sent = Sent(send)
-        why, route = "failed", decide(exchange, plan)
-        passage = Passage(scope, receive, sent, resources, in_force, exchange)
+        why, route = "failed", None
         try:
+            route = decide(exchange, plan)
+            passage = Passage(scope, receive, sent, resources, in_force, exchange)
             why = await self._serve(passage, route)
         except AnswerCut as cut:
             why = cut.why
@@ -163,7 +164,7 @@ class Gateway:
         await send_answer(scope, sent, answer, method=exchange.method)
 
 
-def _is_asset(route: Route) -> bool:
+def _is_asset(route: Route | None) -> bool:
     """Whether the access log leaves it out: a page has many (design §7)."""
     return isinstance(route, ToOrigin) and route.tier in (Tier.ASSET, Tier.PUBLIC_ASSET)
 

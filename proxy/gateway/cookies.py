@@ -9,8 +9,8 @@ from queueing.passes import Credential, Keyring, Kind, cookie_name
 from queueing.ranks import RankGrant, rank_cookie_name, sign_rank
 
 IDENTITY_S = 24 * 3600
-"""How long the browser keeps an admitted visitor's cookie: long after the slot, since an expired
-pass is still the visitor's identity (rule 6)."""
+"""How long the browser keeps a visitor's cookie at least: long after the slot or the place, since
+an expired one is still the visitor's identity (rule 6), to which a rank is bound up to a day."""
 
 MISSED_S = 2 * 3600
 """How long after its place has gone a visitor is still told that it missed its turn."""
@@ -26,10 +26,8 @@ def pass_cookie(
     credential: Credential,
 ) -> Headers:
     """Hand out a signed credential."""
-    if credential.kind is Kind.QUEUED:
-        max_age = max(1, (credential.exp_ms - credential.iat_ms) // 1000)
-    else:
-        max_age = IDENTITY_S
+    life_s = (credential.exp_ms - credential.iat_ms) // 1000
+    max_age = max(IDENTITY_S, life_s) if credential.kind is Kind.QUEUED else IDENTITY_S
     value = keys.sign(credential)
     return _set_cookie(exchange, settings, cookie_name(room.id), value, max_age, embed=room.embed)
 
@@ -66,7 +64,7 @@ def preference_cookie(
 
 
 def queued_life_ms(room: RoomConfig) -> int:
-    """How long a place's cookie lives: as long as the place may, and for a while after it."""
+    """How long a cookie tells of its place: as long as that may live, and for a while after it."""
     return room.return_window_ms + room.queue_ttl_ms + MISSED_S * 1000
 
 

@@ -7,7 +7,7 @@ no store call end here; the rest is `AskStore` (design §4 rules 6, 9 and 11).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from proxy.gateway.exchange import Exchange
@@ -112,6 +112,8 @@ def gate(
         credential, now_ms, network=network, revoked=revoked
     ):
         return PassThrough("pass", credential)
+    if credential.kind is Kind.QUEUED and now_ms >= credential.exp_ms:
+        credential = replace(credential, ticket=0)  # long gone: it is told of that turn no more
     return AskStore(credential, resign=not reading.current_key)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from abuse.addresses import ClientFinder, TrustedNetworks
 from proxy.gateway.cookies import cannot_be_set
 from proxy.gateway.exchange import Exchange, read_exchange
+from proxy.gateway.forms import is_form
 from proxy.gateway.gate import (
     AskStore,
     CleanUrl,
@@ -95,6 +96,32 @@ def test_a_fresh_pass_needs_no_store() -> None:
 )
 def test_anything_else_asks_the_store(held: Credential) -> None:
     assert step(ask(), held) == AskStore(held)
+
+
+def test_a_place_of_long_ago_is_no_missed_turn_but_still_the_same_visitor() -> None:
+    lately = credential(Kind.QUEUED, age=1_000, life=1_001, ticket=7)
+    assert step(ask(), lately) == AskStore(lately)
+    long_ago = credential(Kind.QUEUED, age=1_000, life=1_000, ticket=7)
+    found = step(ask(), long_ago)
+    assert isinstance(found, AskStore)
+    assert (found.credential.sid, found.credential.ticket) == (SID, 0)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_a_form_is_an_unsafe_method_of_whose_pass_is_right(method: str) -> None:
+    day = 24 * 3_600_000
+    for held, is_one in (
+        (credential(), True),
+        (credential(age=400_000), True),
+        (credential(Kind.OUTAGE, age=400_000), True),
+        (credential(age=day - 1), True),
+        (credential(age=day), False),
+        (credential(Kind.QUEUED), False),
+    ):
+        assert is_form(ask(method=method), held, NOW, Revocations()) is is_one
+    assert not is_form(ask(method=method), credential(), NOW, Revocations(NOW))
+    for safe in ("GET", "HEAD", "OPTIONS", "TRACE"):
+        assert not is_form(ask(method=safe), credential(), NOW, Revocations())
 
 
 def test_what_was_revoked_or_reset_asks_the_store() -> None:

@@ -174,6 +174,34 @@ async def test_unit_visitors_a_rank_gets_a_session_in_the_lane(world: Gateways) 
     await bye(insider, newcomer, second)
 
 
+async def test_below_the_lane_rank_people_wait_in_the_order_of_their_coming(
+    world: Gateways,
+) -> None:
+    room = world.room(capacity=0, lane_rank=3)
+    world.publish(room)
+    people = [Visitor(world.gateways[n % 2].port) for n in range(3)]
+    for position, (visitor, name) in enumerate(
+        zip(people, ("guest", "member", "prospect"), strict=True), 1
+    ):
+        await visitor.get("/")
+        if name != "guest":
+            rank(visitor, room, name)
+        assert (await visitor.get("/")).json["position"] == position
+    assert [(await v.get("/")).json["position"] for v in people] == [1, 2, 3]
+    await bye(*people)
+
+
+async def test_a_blocked_path_is_blocked_at_every_rank(world: Gateways) -> None:
+    room = world.room(capacity=5)
+    world.publish(room, ban_paths=("/.env",))
+    visitor = await admitted(world, room)
+    rank(visitor, room, "staff")
+    world.origin.seen.clear()
+    assert (await visitor.get("/.env")).status == 403
+    assert not world.origin.seen
+    await bye(visitor)
+
+
 async def test_the_lane_is_not_used_while_slots_are_free(world: Gateways) -> None:
     room = world.room(capacity=3, priority_cap=1)
     world.publish(room)

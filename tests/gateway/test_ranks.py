@@ -154,6 +154,16 @@ async def test_a_grant_outlives_the_pass_and_the_place(world: Gateways) -> None:
     await bye(visitor)
 
 
+async def test_a_waiting_visitors_cookie_lasts_as_long_as_its_rank_may(world: Gateways) -> None:
+    room = world.room(capacity=0)
+    world.publish(room)
+    visitor = Visitor(world.one.port)
+    for _ in range(2):
+        reply = await visitor.get("/")
+        assert "Max-Age=86400;" in (reply.header("set-cookie") or "")
+    await bye(visitor)
+
+
 @pytest.mark.parametrize("kind", ["forged", "stale"])
 async def test_a_forged_or_stale_cookie_gives_its_bearer_no_identity(
     world: Gateways, kind: str
