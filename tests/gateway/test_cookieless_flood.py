@@ -52,6 +52,10 @@ class Flood:
         await visitor.close()
 
 
+BEAT = {"TIME", "ZADD", "ZREMRANGEBYSCORE", "PEXPIRE", "ZCARD"}
+"""How a machine tells, once a second whatever visitors do, that it lives."""
+
+
 async def test_wr_31_a_cookieless_flood_writes_nothing_and_starves_nobody(world: Gateways) -> None:
     room = world.room(capacity=0, polls_per_second=100)
     async with halting_relay(world.store_url) as relay:
@@ -80,7 +84,8 @@ async def test_wr_31_a_cookieless_flood_writes_nothing_and_starves_nobody(world:
             assert flood.statuses == {302, 429}
             assert max(overtaken) <= 10 * FLOODERS, "a living visitor gets its turn"
             assert relay.asked.count("poll") == polls
-            assert set(relay.asked) <= {"poll", "tick", "GET", "XRANGE", "XREVRANGE"}, "no writes"
+            reads = {"poll", "tick", "stats", "GET", "XRANGE", "XREVRANGE"}
+            assert set(relay.asked) - reads <= BEAT, "no writes"
             after = world.operator(room, "stats")
             assert (after.totals, after.counts) == (stats.totals, stats.counts)
             assert lasting_keys(world) == keys
