@@ -7,7 +7,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from queueing.page_builder import LANGUAGES
-from queueing.pages import PageState, Skip
+from queueing.page_check import compile_template
+from queueing.pages import PageBundle, PageState, Skip
 from tests.support.page_server import PageServer, status, waiting_view
 from tests.support.waiting_browser import Visit, visit
 
@@ -69,6 +70,32 @@ def test_the_page_of_a_room_that_sells_nothing_shows_nothing(
     seen.advance(15)
     expect(seen.page.locator("[data-c=position]")).to_have_text("1,234")
     assert "Skip" not in seen.page.locator("body").inner_text()
+
+
+def test_an_operators_own_page_keeps_price_and_offer_fresh(
+    browser: Browser, server: PageServer, bundle: PageBundle
+) -> None:
+    own = (
+        '<!doctype html><html lang="de"><head><title>{{position}}</title></head><body>'
+        '<a id="pay" href="{{.SkipURL}}">Für {{skip_cost}}</a></body></html>'
+    )
+    server.bundle = bundle.with_template(
+        compile_template(own.replace("<a ", "<p>{{ahead}}</p><a "))
+    )
+    priced(server)
+    with visit(browser, server) as seen:
+        seen.open()
+        link = seen.page.locator("#pay")
+        expect(link).to_have_attribute("href", PAY + "1")
+        expect(link).to_have_text("Für 12,50\u00a0€")
+        for offer in ("2", "3"):
+            server.answer = (
+                200,
+                status(skip_cost="13.00", skip_currency="EUR", skip_url=PAY + offer),
+            )
+            seen.advance(15)
+            expect(link).to_have_attribute("href", PAY + offer)
+            expect(link).to_have_text("Für 13,00\u00a0€")
 
 
 def test_going_to_pay_is_no_leaving(browser: Browser, server: PageServer) -> None:

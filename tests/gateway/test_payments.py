@@ -6,10 +6,12 @@ import contextlib
 import hmac
 import json
 import os
+import re
 import signal
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -387,6 +389,21 @@ def test_wr_36_nobody_without_the_secret_moves_anybody(till: Gateways, people: A
     assert second.status()["position"] == 2
     counters = till.stats()["rooms"][room.id]["counters"]
     assert counters["payments_forged"] == 4
+
+
+def test_the_documented_payment_flow_moves_its_visitor(till: Gateways, people: Any) -> None:
+    room = shop(till)
+    _, second = people(room, 2)
+    text = (Path(__file__).parents[2] / "docs/skip-the-line.md").read_text("utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, names)  # noqa: S102 - our own documentation
+    told = names["read"](second.offer())
+    assert (told["amount"], told["currency"]) == ("200", "EUR")
+    url = f"{till.one.url}/__corvus/wr/{room.id}/promote"
+    done = names["promote"](url, PROMOTE, second.offer(), "documented", int(time.time()))
+    assert done == {"result": "moved"}
+    assert second.status()["position"] == 1
 
 
 def test_without_secrets_there_is_nothing_at_these_addresses(till: Gateways) -> None:

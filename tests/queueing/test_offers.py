@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -183,6 +187,34 @@ def test_a_pass_is_no_offer_and_an_offer_is_no_pass() -> None:
     offer = Offer(room=SHOP, sid=SID, positions=1, amount=5, currency="EUR", iat_s=1, exp_s=601)
     assert KEYS.read(sign_offer(offer, KEYS).encode(), SHOP).credential is None
     assert read_offer(sign_offer(replace(offer, amount=1), KEYS), SHOP, KEYS) != offer
+
+
+def documented(language: str) -> str:
+    """Give the code of the documentation that reads an offer."""
+    text = (Path(__file__).parents[2] / "docs/skip-the-line.md").read_text("utf-8")
+    blocks = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    return next(block for block in blocks if "expires" in block)
+
+
+def test_a_payment_page_reads_the_amount_as_the_documentation_says() -> None:
+    offer = Offer(
+        room=RoomId("box-office"),
+        sid=VisitorId("-_visitor_-00001"),
+        positions=12,
+        amount=1_080,
+        currency="EUR",
+        iat_s=1_900_000_000,
+        exp_s=1_900_000_600,
+    )
+    token = sign_offer(offer, KEYS)
+    names: dict[str, Any] = {}
+    exec(documented("python"), names)  # noqa: S102 - our own documentation
+    code = documented("php") + f"echo json_encode(corvus_offer('{token}'));"
+    php = subprocess.run(["php", "-r", code], capture_output=True, check=True, text=True)
+    for read in (names["read"](token), json.loads(php.stdout)):
+        assert read["room"] == "box-office"
+        assert (read["positions"], read["amount"], read["currency"]) == ("12", "1080", "EUR")
+        assert read["expires"] == "1900000600"
 
 
 @pytest.mark.parametrize(
