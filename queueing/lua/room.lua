@@ -66,6 +66,11 @@ local flow = {} -- grants, and their number at the beginning of this and of the 
 local more = false -- a bound was hit
 local returned = false -- the store was out of reach for an open room until just now
 
+-- One function around all others, for speed alone: the server defines them anew in each call, and a name of an
+-- enclosing function costs nothing to take in, while one of the same level is searched for among all that were
+-- taken in before. It halves the cost of a call (docs/decisions/0010). Lua allows it 60 names from above.
+local function room()
+
 -- Reading and writing what the room is ------------------------------------------------------------
 
 local FIELDS = {
@@ -601,15 +606,15 @@ local function first_living(want)
   return first_of_head(want)
 end
 
--- Those of `ranked` between two scores who are living, in its order: at most the first hundred are looked at.
-local function living_ranked(from, upto)
+-- The first `most` living of `ranked` between two scores, in its order: at most a hundred are looked at.
+local function living_ranked(from, upto, most)
   local sids = call('ZRANGEBYSCORE', RANKED, from, upto, 'LIMIT', 0, DIRECT)
   local living = {}
   if #sids > 0 then
     for i, at in ipairs(call('ZMSCORE', SEEN, unpack(sids))) do
       if not at then
         call('ZREM', RANKED, sids[i]) -- an earlier version of this script took it out of the line
-      elseif tonumber(at) >= cutoff() then
+      elseif #living < most and tonumber(at) >= cutoff() then
         living[#living + 1] = sids[i]
       end
     end
@@ -617,12 +622,12 @@ local function living_ranked(from, upto)
   return living
 end
 
-local function front_people()
-  return living_ranked('-inf', '(' .. string.format('%.0f', LEVEL))
+local function front_people(most)
+  return living_ranked('-inf', '(' .. string.format('%.0f', LEVEL), most)
 end
 
-local function ranked_people()
-  return cfg.order == 'rank' and living_ranked(LEVEL, '+inf') or {}
+local function ranked_people(most)
+  return cfg.order == 'rank' and living_ranked(LEVEL, '+inf', most) or {}
 end
 
 local function records_of(sids)
@@ -672,7 +677,7 @@ end
 
 -- The next `want` of a line in which not everybody stands by arrival.
 local function grant_by_order(want)
-  local front, arrivals, ranked = front_people(), first_living(want), ranked_people()
+  local front, arrivals, ranked = front_people(want), first_living(want), ranked_people(want)
   local known, sids, reasons, credit = records_of(front), {}, {}, cfg.overtake
   for _, some in ipairs(cfg.order == 'rank' and { arrivals, ranked } or {}) do
     for sid, v in pairs(records_of(some)) do
@@ -887,12 +892,9 @@ local function people_before(sid, ticket, shown)
 end
 
 -- How many are served before somebody whom nobody in front concerns: played through exactly.
-local function played_before(sid, front, known)
+local function played_before(sid, front)
   local arrivals = n.queue == n.living and call('ZRANGE', QUEUE, 0, -1) or first_of_few(n.living)
-  local ranked, before, credit = ranked_people(), 0, cfg.overtake
-  for who, v in pairs(records_of(arrivals)) do
-    known[who] = v
-  end
+  local ranked, known, before, credit = ranked_people(DIRECT), records_of(arrivals), 0, cfg.overtake
   play(front, arrivals, ranked, known, function(other)
     before = before + 1
     return other == sid
@@ -931,36 +933,40 @@ local function people_ahead(sid, v, shown)
   if n.ranked == 0 then
     return people_before(sid, v.ticket, shown), 0, 'returned'
   end
-  local front, before = front_people(), 0
-  local known, newest, why = records_of(front), 0, 'returned'
+  local front, before, newest, why = front_people(DIRECT), 0, nil, 'returned'
   local in_front = ranked_between(0, LEVEL)
   if in_front <= DIRECT then -- else not all were looked at: no fewer than there are
     in_front = #front
   end
+  local tickets = #front > 0 and call('ZMSCORE', QUEUE, unpack(front)) or {}
   for at, other in ipairs(front) do
     if other == sid then
       return at - 1, at - 1, 'returned' -- nobody pays a way past who has paid
-    elseif known[other].ticket < v.ticket then
+    elseif tonumber(tickets[at]) < v.ticket then
       before = before + 1
-    elseif known[other].front > newest then
-      newest, why = known[other].front, known[other].by == 'o' and 'operator' or 'paid'
+    else
+      newest = other
     end
   end
   if v.front > 0 then -- more than a hundred are in front
     local rank = call('ZRANK', RANKED, sid)
     return rank, rank, 'returned'
-  elseif cfg.order ~= 'rank' then
+  end
+  if newest and shown > 0 then
+    why = record(newest).by == 'o' and 'operator' or 'paid'
+  end
+  if cfg.order ~= 'rank' then
     return math.min(n.living - 1, people_before(sid, v.ticket, shown) - before + in_front), in_front, why
   end
   local overtaken = false
   for rank = v.rank + 1, 6 do
     overtaken = overtaken or ranked_between((7 - rank) * LEVEL + v.ticket, (8 - rank) * LEVEL) > 0
   end
-  if newest == 0 and overtaken then
+  if not newest and overtaken then
     why = 'rank'
   end
   if n.living <= DIRECT then
-    return played_before(sid, front, known), in_front, why
+    return played_before(sid, front), in_front, why
   end
   local others = estimated_before(v, people_before(sid, v.ticket, shown) - before)
   return math.min(n.living - 1, in_front + others), in_front, why
@@ -1653,3 +1659,7 @@ load_flow()
 local reply = ops[op]()
 save_counters()
 return reply
+
+end
+
+return room()
