@@ -37,7 +37,8 @@ PARTS = (
     "ranked",  # zset: of `queue`, who does not stand by arrival -> level and number
     "vip",  # zset: sid -> until when its new places go to the front, room time; survives a reset
 )
-"""The script's KEYS in their order; `client`, `checks`, `paid` or `revoked` follows as the call needs it."""
+"""The script's KEYS in their order; `client`, `checks`, `paid` or `revoked` follows as the call
+needs it."""
 
 _OF_A_ROOM = re.compile(rb"corvus:wr:\{([a-z0-9][a-z0-9-]{0,31})\}:")
 
