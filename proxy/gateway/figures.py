@@ -76,6 +76,7 @@ def room_figures(room: LiveRoom) -> dict[str, Any]:
     config, counts = room.config, room.tick.counts if room.tick else None
     return {
         "configured": room.configured,
+        "journal": room.journal,  # the newest revocation that this process has applied
         "counters": dict(room.counters),
         "waiting": counts.waiting if counts else None,
         "parked": counts.parked if counts else None,
