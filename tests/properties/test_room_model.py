@@ -31,7 +31,16 @@ def line(levels: Sequence[int]) -> list[Person]:
     """Stand people in a line; a level over `FRONT` is a place in front, in order of its number."""
     return [
         Person(
-            f"sid-{ticket}", ticket, 0, "", "waiting", 0, 0, level=min(level, FRONT), front=level
+            f"sid-{ticket}",
+            ticket,
+            0,
+            "",
+            "waiting",
+            0,
+            0,
+            rank=min(level, 6),
+            level=min(level, FRONT),
+            front=level,
         )
         for ticket, level in enumerate(levels, 1)
     ]
