@@ -76,6 +76,8 @@ class Storm:
             (3, lambda: self.driver.act("leave", self.sid())),
             (4, lambda: self.driver.act("beacon", self.sid())),
             (3, lambda: self.driver.extend(self.sid())),
+            (1, lambda: self.driver.session(self.sid())),
+            (1, lambda: self.driver.session(self.sid(), prolong=True)),
             (2, lambda: self.driver.act("adopt", self.sid())),
             (2, lambda: self.driver.act("promote", self.sid())),
             (3, self.advance),
@@ -200,6 +202,8 @@ def run(operations: int, seed: int, rooms: int) -> None:
                     storm.step()
                 except BaseException:
                     sys.stderr.write(f"failed in room {room} at operation {number}\n")
+                    sys.stderr.write(f"{storm.driver.config}\n")
+                    sys.stderr.writelines(f"{call}\n" for call in storm.driver.history)
                     raise
             rate = operations / rooms / (time.perf_counter() - began)
             sys.stdout.write(f"room {room}: {operations // rooms} operations, {rate:.0f}/s\n")

@@ -36,7 +36,9 @@ class Line:
     """A room that admits one at a time, when told to; everybody in it stays living."""
 
     def __init__(self, wire: Wire, **config: object) -> None:
-        fixed = RoomConfig(id=RoomId("line"), capacity=0, queue_ttl_ms=600_000, lane_rank=7)
+        fixed = RoomConfig(
+            id=RoomId("line"), capacity=0, queue_ttl_ms=600_000, lane_rank=7, entries_per_minute=0
+        )
         self.driver = RoomDriver(wire, replace(fixed, **config))  # type: ignore[arg-type]
         self.ranks: dict[str, int] = {}  # of who waits, in order of arrival
 

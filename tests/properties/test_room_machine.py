@@ -125,6 +125,10 @@ class RoomMachine(RuleBasedStateMachine):
     def act(self, name: str, sid: str) -> None:
         self.driver.act(name, sid)
 
+    @rule(sid=sids, prolong=st.booleans())
+    def session(self, sid: str, prolong: bool) -> None:
+        self.driver.session(sid, prolong=prolong)
+
     @rule(sid=sids)
     def extend(self, sid: str) -> None:
         self.driver.extend(sid)

@@ -43,7 +43,14 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
 end
 return found"""
 
-NOBODY = {"client": "192.0.2.1", "ticket": 0, "shown": 0, "lease": "", "exempt": False, "rank": 0}
+NOBODY: dict[str, Any] = {
+    "client": "192.0.2.1",
+    "ticket": 0,
+    "shown": 0,
+    "lease": "",
+    "exempt": False,
+    "rank": 0,
+}
 NOBODY |= {"form": False, "lane_wait": False, "network": ""}
 """What a gateway says of somebody of whom it knows nothing."""
 
@@ -96,19 +103,19 @@ class RoomDriver:
     # Operations
 
     def enter(self, sid: str, **options: Any) -> Place:
-        words = NOBODY | {"iat_ms": self.now} | options
-        place = self._step(calls.enter(self.config.id, sid, **words))
+        words: dict[str, Any] = NOBODY | {"iat_ms": self.now} | options
+        place: Place = self._step(calls.enter(self.config.id, sid, **words))
         self._same(place, self.model.enter(sid, **words))
         return place
 
     def poll(self, sid: str, **options: Any) -> Place:
-        words = {"iat_ms": self.now, "ticket": 0, "shown": 0} | options
-        place = self._step(calls.poll(self.config.id, sid, **words))
+        words: dict[str, Any] = {"iat_ms": self.now, "ticket": 0, "shown": 0} | options
+        place: Place = self._step(calls.poll(self.config.id, sid, **words))
         self._same(place, self.model.poll(sid, **words))
         return place
 
     def extend(self, sid: str) -> Place:
-        place = self._step(calls.extend(self.config.id, sid))
+        place: Place = self._step(calls.extend(self.config.id, sid))
         self._same(place, self.model.extend(sid))
         return place
 
@@ -131,7 +138,7 @@ class RoomDriver:
         self._agree()
 
     def advance(self, sid: str, reason: Reason, *, payment: str = "", vip_ms: int = 0) -> str:
-        words = {"reason": reason, "payment": payment, "vip_ms": vip_ms}
+        words: dict[str, Any] = {"reason": reason, "payment": payment, "vip_ms": vip_ms}
         became: str = self._step(calls.advance(self.config.id, sid, **words))
         expected = self.model.advance(sid, **words)
         assert became == expected, (became, expected)
@@ -250,7 +257,7 @@ class RoomDriver:
             "totals": {name: value for name, value in model.totals.items() if value},
         }
         for name, right in expected.items():
-            found = self.seen.totals if name == "totals" else self.seen.scores[name]
+            found: Any = self.seen.totals if name == "totals" else self.seen.scores[name]
             if name == "vip":  # who was one until lately is cleared away later
                 found = {sid: until for sid, until in found.items() if until > self.seen.room_ms}
             found = list(found) if isinstance(right, list) else found

@@ -41,7 +41,9 @@ class RoomModel(LaneModel):
         person = self._check_in(caller.sid, caller.rank)
         self._promote()
         if person is None:
-            answer = self._stranger(caller.iat_ms, caller.ticket) or self._direct(caller, holder)
+            answer = self._stranger(caller.sid, caller.iat_ms, caller.ticket) or self._direct(
+                caller, holder
+            )
         elif person.standing == "granted":
             answer = self._claim(caller, person, holder)
         else:
@@ -68,12 +70,13 @@ class RoomModel(LaneModel):
             answer.vip_until_ms = self._vip_until(holder)
         return answer
 
-    def _stranger(self, iat_ms: int, ticket: int) -> Answer | None:
+    def _stranger(self, sid: str, iat_ms: int, ticket: int) -> Answer | None:
         if self.is_held():
             return Answer(State.HOLD)
         if iat_ms <= self.reset_ms:
             return Answer(State.RESET)
-        return Answer(State.MISSED) if ticket else None
+        was_served = self.served_until.get(sid, 0) > self.room
+        return Answer(State.MISSED) if ticket and not was_served else None
 
     def _occupy(self, holder: str, sid: str, *, ticket: int, joined_ms: int, rank: int) -> Slot:
         own = holder == sid
@@ -85,6 +88,8 @@ class RoomModel(LaneModel):
 
     def _claim(self, caller: Caller, person: Person, holder: str) -> Answer:
         del self.people[caller.sid]
+        if holder != caller.sid:
+            self.served_until[caller.sid] = self.room + self.config.return_window_ms
         known = {"ticket": person.ticket, "joined_ms": person.joined_ms, "rank": person.rank}
         slot = self._occupy(holder, caller.sid, **known)
         self._note_network(slot, caller.network)
@@ -158,7 +163,7 @@ class RoomModel(LaneModel):
         person = self._check_in(sid)
         self._promote()
         if person is None:
-            return self._stranger(iat_ms, ticket) or Answer(State.NONE)
+            return self._stranger(sid, iat_ms, ticket) or Answer(State.NONE)
         retry = self._wait(self.checks[sid], self.config.polls_per_second, 1_000)
         if not retry:
             self._note(self.checks[sid], self.config.polls_per_second)
@@ -352,8 +357,9 @@ class RoomModel(LaneModel):
         self.reset_ms = max(self.now, self.reset_ms + 1)
         self.totals["reset"] += len(self.people)
         for everything in (self.people, self.slots, self.lane_slots, self.lane_queue):
-            everything.clear()  # type: ignore[attr-defined]
+            everything.clear()
         self.admissions.clear()
+        self.served_until.clear()
         self.seq = self.credit = 0
         self.journal.append(("reset", ""))
         return self.epoch

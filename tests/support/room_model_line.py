@@ -36,6 +36,7 @@ class LineModel(RoomState):
     front_seq: int = 0  # the newest number of the order of payment
     payments: set[str] = field(default_factory=set)
     vip: dict[str, int] = field(default_factory=dict)  # sid -> until
+    served_until: dict[str, int] = field(default_factory=dict)  # unit requests: sid -> room time
 
     # What falls due
 
@@ -112,7 +113,8 @@ class LineModel(RoomState):
 
     def ahead_of(self, person: Person) -> list[Person]:
         """Play the order through until this one's turn: who was served before."""
-        left, before, credit = self.living(), [], self.credit
+        left, credit = self.living(), self.credit
+        before: list[Person] = []
         while True:
             first, credit = next_in_line(left, self.config, credit)
             if first is person:
