@@ -78,6 +78,7 @@ class Storm:
             (3, lambda: self.driver.extend(self.sid())),
             (1, lambda: self.driver.session(self.sid())),
             (1, lambda: self.driver.session(self.sid(), prolong=True)),
+            (1, self.look),
             (2, lambda: self.driver.act("adopt", self.sid())),
             (2, lambda: self.driver.act("promote", self.sid())),
             (3, self.advance),
@@ -153,6 +154,14 @@ class Storm:
             if paid
             else "",
             vip_ms=self.chance.choice([0, 0, 10_000, 90_000]),
+        )
+
+    def look(self) -> None:
+        """Let an operator read a page of who is inside or in line."""
+        self.driver.people(
+            inside=self.chance.random() < 0.5,
+            first=self.chance.choice([0, 0, 2]),
+            count=self.chance.choice([1, 4, 50]),
         )
 
     def _iat(self) -> int:

@@ -125,6 +125,10 @@ class RoomMachine(RuleBasedStateMachine):
     def act(self, name: str, sid: str) -> None:
         self.driver.act(name, sid)
 
+    @rule(inside=st.booleans(), first=st.integers(0, 2), count=st.integers(1, 9))
+    def look(self, inside: bool, first: int, count: int) -> None:
+        self.driver.people(inside=inside, first=first, count=count)
+
     @rule(sid=sids, prolong=st.booleans())
     def session(self, sid: str, prolong: bool) -> None:
         self.driver.session(sid, prolong=prolong)

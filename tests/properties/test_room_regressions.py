@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queueing.config import RoomConfig, RoomId
-from queueing.places import Reason
+from queueing.places import Reason, State
 from tests.support.room_driver import RoomDriver, Wire
 from tests.support.valkey import Valkey
 
@@ -37,3 +37,16 @@ def test_nobody_pays_a_way_past_who_has_paid_so_an_earlier_payer_has_returned(wi
     driver.poll("first")
     risen = driver.poll("second", shown=shown)
     assert (shown, risen.position, risen.reason) == (1, 2, Reason.RETURNED)
+
+
+def test_wr_35_a_slot_of_the_lane_is_used_from_where_it_is_taken_up(wire: Wire) -> None:
+    driver = room(wire, capacity=1, share_guard=True, refresh_ms=5_000, priority_wait_ms=5_000)
+    driver.enter("inside")
+    driver.enter("holder", rank=6)
+    waits = driver.enter("moved", rank=6, lane_wait=True, network="192.0.2.0/24")
+    assert waits.state is State.LANE
+    driver.release("holder")
+    for _ in range(2):  # the second check-in is of the network that the slot was taken up from
+        place = driver.enter("moved", rank=6, network="198.51.100.0/24")
+        assert place.state is State.ACTIVE
+    assert driver.enter("moved", rank=6, network="192.0.2.0/24").state is State.SHARED

@@ -17,7 +17,7 @@ from queueing import calls
 from queueing.config import RoomConfig
 from queueing.keys import PARTS, room_key
 from queueing.places import Place, Reason
-from queueing.store import script
+from queueing.store import SyncRoomStore, script
 from tests.support.room_invariants import Invariants, Seen
 from tests.support.room_model import Answer, RoomModel
 from tests.support.room_model_lane import lane_order
@@ -77,6 +77,16 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+
+class _Client:
+    """The one method of redis-py's client that the synchronous store uses."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def execute_command(self, *words: Any) -> Any:
+        return self._wire.ask(words)[0]
 
 
 class RoomDriver:
@@ -151,6 +161,14 @@ class RoomDriver:
         expected = (self.model.prolong if prolong else self.model.session)(sid)
         assert (told.expires_ms, told.limit_ms, told.extensions) == expected, (told, expected)
         self._agree()
+
+    def people(self, *, inside: bool, first: int, count: int) -> None:
+        """Read who is there as operators do, and compare with those whom the model knows."""
+        found = SyncRoomStore(_Client(self.wire)).people(
+            self.config.id, inside=inside, first=first, count=count
+        )
+        told = [(p.sid, p.ticket, p.rank, p.joined_ms, p.front) for p in found]
+        assert told == self.model.people_told(inside=inside, first=first, count=count)
 
     def act(self, name: str, sid: str) -> None:
         """Run an operation of one visitor: leave, remove, expel, adopt, promote or beacon."""

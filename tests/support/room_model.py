@@ -36,7 +36,7 @@ class RoomModel(LaneModel):
         self._hand_on()
         holder = self._holder(caller.sid, caller.lease)
         for name in (holder, caller.lease):
-            if (slot := self._taken_up(name)) is not None:
+            if (slot := self._taken_up(name, caller.network)) is not None:
                 return self._still_inside(name, slot, caller.network)
         person = self._check_in(caller.sid, caller.rank)
         self._promote()

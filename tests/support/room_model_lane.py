@@ -84,12 +84,12 @@ class LaneModel(LineModel):
             return "active"
         if not wait:
             return ""
-        known = self.lane_queue.setdefault(request.holder, request)
-        if known is request:
+        known = self.lane_queue.get(request.holder)
+        if known is None:
             self.lane_seq += 1
-            request.came = self.lane_seq
-        known.rank, known.form, known.network = request.rank, request.form, request.network
-        known.deadline = self._lane_deadline()
+        request.came = known.came if known else self.lane_seq
+        request.deadline = self._lane_deadline()
+        self.lane_queue[request.holder] = request
         return "lane"
 
     def _into_the_lane(self, request: LaneRequest) -> Slot:
@@ -127,11 +127,13 @@ class LaneModel(LineModel):
             self.lane_slots[first.holder] = kept
             self.lane_kept[first.holder] = first
 
-    def _taken_up(self, holder: str) -> Slot | None:
-        """Find a holder's slot; one that was kept free for it is taken up."""
+    def _taken_up(self, holder: str, network: str = "") -> Slot | None:
+        """Find a holder's slot; one kept free for it is taken up, from the network told now."""
         slot = self._slot_of(holder)
         if slot is not None and slot.handed:
-            return self._into_the_lane(self.lane_kept[holder])
+            request = self.lane_kept[holder]
+            request.network = network or request.network
+            return self._into_the_lane(request)
         return slot
 
     def _strike_off(self, sid: str) -> None:

@@ -181,6 +181,20 @@ class LineModel(RoomState):
         self._place_by_rank(fresh)
         return fresh
 
+    def people_told(
+        self, *, inside: bool, first: int, count: int
+    ) -> list[tuple[str, int, int, int, int]]:
+        """Who is inside by the end of the slot, or in line by ticket: what operators are shown."""
+        if not inside:
+            some = self.standing("waiting")[first : first + count]
+            return [(p.sid, p.ticket, p.rank, p.joined_ms, p.front) for p in some]
+        ordered = sorted(self.slots.items(), key=lambda item: (item[1].ends, item[0]))
+        return [
+            (sid, slot.ticket, slot.rank, slot.joined_ms, 0)
+            for sid, slot in ordered[first : first + count]
+            if slot.own
+        ]
+
     def is_full(self) -> bool:
         most = self.config.max_queue
         kept = len(self.standing("waiting")) + len(self.standing("parked"))
