@@ -36,6 +36,7 @@ PARTS = (
     "lanewho",  # hash: the same holders -> rank, form, sid, client, network
     "ranked",  # zset: of `queue`, who does not stand by arrival -> level and number
     "vip",  # zset: sid -> until when its new places go to the front, room time; survives a reset
+    "served",  # zset, unit requests: sid whose ticket was served -> end of the return window
 )
 """The script's KEYS in their order; `client`, `checks`, `paid` or `revoked` follows as the call
 needs it."""

@@ -2,8 +2,8 @@
 --
 -- KEYS   1 active   2 granted  3 queue    4 seen      5 parked   6 lane     7 visitor   8 inside
 --        9 seq     10 rate    11 config  12 counters 13 events  14 journal 15 lanewait 16 lanedue
---       17 lanewho 18 ranked  19 vip
---       20 the caller's own: `addr:<client>` for enter, `checks:<sid>` for poll, `paid:<payment>` for
+--       17 lanewho 18 ranked  19 vip      20 served
+--       21 the caller's own: `addr:<client>` for enter, `checks:<sid>` for poll, `paid:<payment>` for
 --          advance, `revoked:<sid>` for a release that revokes; absent otherwise.
 --       All under one hash tag; the meaning of each stands in queueing/keys.py.
 -- ARGV   1 operation   2 test time in ms, or ''   3… the operation's own, see `ops` below.
@@ -30,14 +30,14 @@
 --   I3  joined = admitted + granted + left + missed + removed + banned + reset + waiting + parked.
 --   I4  `visitor` has exactly the members of queue, parked and granted; `seen` exactly those of queue;
 --       `ranked` has only members of queue, `inside` only holders in active or lane.
---   No key of a populated room has a TTL; only those of KEYS[20] expire.
+--   No key of a populated room has a TTL; only those of KEYS[21] expire.
 
 local call = redis.call
 local ACTIVE, GRANTED, QUEUE, SEEN, PARKED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local LANE, VISITOR, INSIDE, SEQ, RATE = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local CONFIG, COUNTERS, EVENTS, JOURNAL = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local LANEWAIT, LANEDUE, LANEWHO, RANKED, VIP = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local LIMIT = KEYS[20] -- the caller's own
+local SERVED, LIMIT = KEYS[20], KEYS[21] -- the last is the caller's own
 
 local SWEEP = 25 -- slots freed, people parked and people forgotten in a call, together
 local PROMOTE = 25 -- grants in a call
@@ -493,6 +493,13 @@ local function sweep()
     local gone = due(PARKED, clock, left)
     for _, sid in ipairs(gone) do
       miss_parked(sid)
+    end
+    left = left - #gone
+  end
+  if left > 0 and cfg.unit == 'requests' then
+    local gone = due(SERVED, clock, left)
+    if #gone > 0 then
+      call('ZREM', SERVED, unpack(gone))
     end
     left = left - #gone
   end
@@ -1015,12 +1022,14 @@ local function granted_place(sid, v, ends)
     rank = v.rank, paid = v.front > 0, vip = vip_until(sid) })
 end
 
-local function stranger_place(iat, ticket)
+-- A ticket without a place is a missed one, unless it was served: where requests are counted, the answer to
+-- that page may never have come, and so neither the cookie without the ticket.
+local function stranger_place(sid, iat, ticket)
   if held() then
     return place('hold')
   elseif iat <= cfg.reset_ms then
     return place('reset')
-  elseif ticket > 0 then
+  elseif ticket > 0 and tonumber(call('ZSCORE', SERVED, sid) or 0) <= clock then
     return place('missed')
   end
   return nil
@@ -1173,6 +1182,9 @@ local function claim(c, v)
   call('HDEL', VISITOR, c.sid)
   local ends = occupy(ACTIVE, c.holder, c.sid, v, c.network)
   event('admitted', c.holder, v.ticket, 'claim')
+  if c.holder ~= c.sid then
+    call('ZADD', SERVED, clock + cfg.return_window_ms, c.sid)
+  end
   return place('active', { ticket = v.ticket, joined = v.joined, rank = v.rank, paid = v.front > 0,
     vip = vip_until(c.sid), ends = ends, by_lease = c.holder ~= c.sid })
 end
@@ -1202,7 +1214,7 @@ function ops.enter()
   local v = check_in(c.sid, c.rank)
   promote()
   if not v then
-    local answer = stranger_place(tonumber(ARGV[5]), tonumber(ARGV[6])) or enter_directly(c)
+    local answer = stranger_place(c.sid, tonumber(ARGV[5]), tonumber(ARGV[6])) or enter_directly(c)
     if answer then
       return answer
     end
@@ -1244,7 +1256,7 @@ function ops.poll()
   local v = check_in(sid)
   promote()
   if not v then
-    return stranger_place(tonumber(ARGV[4]), tonumber(ARGV[5])) or place('none')
+    return stranger_place(sid, tonumber(ARGV[4]), tonumber(ARGV[5])) or place('none')
   end
   v = record(sid)
   v.retry = wait_for(LIMIT, cfg.polls_per_second, 1000)
@@ -1571,7 +1583,7 @@ function ops.reset()
   call('HSET', CONFIG, 'reset_ms', cfg.reset_ms)
   count('reset', n.queue + n.parked + n.granted)
   call('UNLINK', ACTIVE, GRANTED, QUEUE, SEEN, PARKED, LANE, VISITOR, INSIDE, SEQ, RATE, LANEWAIT, LANEDUE,
-    LANEWHO, RANKED)
+    LANEWHO, RANKED, SERVED)
   call('HDEL', CONFIG, 'overtake')
   count_people()
   restart_flow()

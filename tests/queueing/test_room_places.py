@@ -489,3 +489,20 @@ def test_the_event_log_has_every_transition_of_a_visitor(valkey: Valkey) -> None
             ("admitted", "claim"),
         ]
         assert {"waiting", "parked", "granted", "active", "ticket", "at"} <= set(stage.events()[0])
+
+
+def test_who_was_served_and_never_heard_of_it_is_no_missed_one(valkey: Valkey) -> None:
+    """The page's answer, and the cookie with it, was lost on its way: with a gateway, or because
+    the visitor asked again before it came."""
+    with Stage(valkey, capacity=1, unit=Unit.REQUESTS) as stage:
+        stage.enter(1, lease="lease-1")
+        ticket = stage.enter(2, lease="lease-2").ticket
+        stage.run(calls.release(ROOM, "lease-1", revoke=False))
+        assert stage.enter(2, lease="lease-3", ticket=ticket).state is State.ACTIVE
+        again = stage.enter(2, lease="lease-4", ticket=ticket)
+        assert (again.state, again.new) == (State.WAITING, True)
+        assert stage.state(3, ticket=ticket) is State.MISSED, "another's number is worth nothing"
+        stage.leave(2)
+        stage.pass_time(stage.config.return_window_ms)
+        assert stage.state(2, ticket=ticket) is State.MISSED
+        assert stage.client.zcard(stage.key("served")) == 0
