@@ -802,10 +802,12 @@ local function hand_on()
   end
 end
 
--- Lengthens a slot to its whole life; takes it up when it was kept free. Gives its end.
-local function lengthen(key, holder, ends)
+-- Lengthens a slot to its whole life; takes it up when it was kept free, from the network that is told now,
+-- else from the one told when it began to wait. Gives its end.
+local function lengthen(key, holder, ends, network)
   if key == LANE and is_kept_free(holder) then
     local w = lane_waiter(holder)
+    w.network = network and network ~= '' and network or w.network
     vacate(holder)
     return enter_lane(w)
   end
@@ -1171,7 +1173,7 @@ local function still_inside(c, holder, key, ends)
     promote()
     return place('shared')
   end
-  ends = lengthen(key, holder, ends)
+  ends = lengthen(key, holder, ends, c.network)
   promote()
   return active_place(holder, ends)
 end
