@@ -8,6 +8,8 @@ import sys
 ALL = (
     ("benchmarks.gateway", "--seconds", "6", "--rounds", "3"),
     ("benchmarks.store_calls",),
+    ("benchmarks.tiers",),
+    ("benchmarks.pools",),
     ("benchmarks.memory",),
     ("benchmarks.room_script",),
 )
