@@ -81,7 +81,7 @@ class Storm:
             (1, self.look),
             (2, lambda: self.driver.act("adopt", self.sid())),
             (2, lambda: self.driver.act("promote", self.sid())),
-            (3, self.advance),
+            (7, self.advance),
             (1, lambda: self.driver.act("remove", self.sid())),
             (1, lambda: self.driver.act("expel", self.sid())),
             (1, self.rare),

@@ -170,7 +170,7 @@ def test_the_script_does_what_the_model_does_and_keeps_its_invariants(wire: Wire
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_crowd_keeps_the_invariants_while_work_is_left_behind(wire: Wire, seed: int) -> None:
     """Hundreds join, fall silent, return and expire at once, so that every bound is hit often."""
     chance = random.Random(seed)
@@ -183,9 +183,12 @@ def test_a_crowd_keeps_the_invariants_while_work_is_left_behind(wire: Wire, seed
         queue_ttl_ms=15_000,
         return_window_ms=40_000,
         entries_per_minute=0,
+        lane_rank=7,
+        order=chance.choice(list(Order)),
     )
     driver = RoomDriver(wire, config)
     shown: dict[str, int] = {}
+    ranks = {f"visitor-{n:08d}": chance.choice([0, 0, 0, 1, 4]) for n in range(700)}
     for step in range(1_500):
         driver.jump(chance.choice([0] * 20 + [200, 1_000]))
         if step % 250 == 249:
@@ -194,7 +197,8 @@ def test_a_crowd_keeps_the_invariants_while_work_is_left_behind(wire: Wire, seed
                 driver.probe(calls.tick(config.id))
         who, act = f"visitor-{chance.randrange(700):08d}", chance.random()
         if act < 0.6:
-            driver.probe(calls.enter(config.id, who, **NOBODY, iat_ms=driver.now))
+            words = NOBODY | {"iat_ms": driver.now, "rank": ranks[who]}
+            driver.probe(calls.enter(config.id, who, **words))
         elif act < 0.9:
             before = shown.get(who, 0)
             place = driver.probe(
@@ -202,10 +206,14 @@ def test_a_crowd_keeps_the_invariants_while_work_is_left_behind(wire: Wire, seed
             )
             if place.state is State.WAITING:
                 assert 0 <= place.ahead < place.counts.waiting
-                assert (place.reason is Reason.RETURNED) == (0 < before < place.position)
+                assert place.front <= place.ahead
+                assert (place.reason is not Reason.NONE) == (0 < before < place.position)
                 shown[who] = place.position
             else:
                 shown.pop(who, None)
+        elif act < 0.95:
+            paid = {"reason": Reason.PAID, "payment": f"payment-{step}", "vip_ms": 0}
+            driver.probe(calls.advance(config.id, who, **paid))
         else:
             driver.probe(calls.tick(config.id))
     assert driver.probe(calls.stats(config.id)).totals["parked"] > 25

@@ -50,3 +50,21 @@ def test_wr_35_a_slot_of_the_lane_is_used_from_where_it_is_taken_up(wire: Wire) 
         place = driver.enter("moved", rank=6, network="198.51.100.0/24")
         assert place.state is State.ACTIVE
     assert driver.enter("moved", rank=6, network="192.0.2.0/24").state is State.SHARED
+
+
+def test_wr_35_a_pass_has_moved_when_twice_the_renewal_has_gone_by(wire: Wire) -> None:
+    driver = room(wire, share_guard=True, refresh_ms=2_000)
+    driver.enter("moves", network="192.0.2.0/24")
+    driver.jump(3_999)
+    assert driver.enter("moves", network="198.51.100.0/24").state is State.SHARED
+    driver.jump(1)
+    assert driver.enter("moves", network="198.51.100.0/24").state is State.ACTIVE
+
+
+def test_who_pays_twice_does_not_fall_behind_who_paid_in_between(wire: Wire) -> None:
+    driver = room(wire, capacity=0)
+    for sid in ("a", "b", "c"):
+        driver.enter(sid)
+    for sid, payment in (("c", "1"), ("b", "2"), ("c", "3")):
+        assert driver.advance(sid, Reason.PAID, payment=payment) == "moved"
+    assert [driver.poll(sid).position for sid in ("c", "b", "a")] == [1, 2, 3]
