@@ -772,34 +772,24 @@ local function wait_for_lane(w)
     string.format('%d,%d,%s,%s,%s', w.rank, w.form and 1 or 0, w.sid, w.client, w.network))
 end
 
-local function first_lane_waiter()
-  local upto = cfg.mode == 'closed' and DIRECT - 1 or 0
-  for _, holder in ipairs(call('ZRANGE', LANEWAIT, 0, upto)) do
-    local w = lane_waiter(holder)
-    if lane_serves(w.form) then
-      return w
-    end
-  end
-end
-
 -- Keeps free slots for who waits for them, at most as many as grants in a call. Only who takes it up is
 -- admitted: a visitor whose gateway died meanwhile still has its place in the line.
 local function hand_on()
-  local given = 0
-  while n.lane_waiting > 0 and n.lane < lane_size() do
-    local w = first_lane_waiter()
-    if not w then
-      return
-    elseif given == PROMOTE then
-      more = true
-      return
-    end
-    given = given + 1
-    n.lane, n.lane_waiting = n.lane + 1, n.lane_waiting - 1
-    call('ZREM', LANEWAIT, w.holder)
-    call('ZREM', LANEDUE, w.holder)
-    call('ZADD', LANE, clock + TAKE_UP_MS, w.holder)
+  local free, given = lane_size() - n.lane, 0
+  if n.lane_waiting == 0 or free <= 0 or stopped() then
+    return
   end
+  local most = math.min(free, PROMOTE)
+  for _, holder in ipairs(call('ZRANGE', LANEWAIT, 0, (cfg.mode == 'closed' and DIRECT or most) - 1)) do
+    if given < most and (cfg.mode ~= 'closed' or lane_waiter(holder).form) then
+      given = given + 1
+      n.lane, n.lane_waiting = n.lane + 1, n.lane_waiting - 1
+      call('ZREM', LANEWAIT, holder)
+      call('ZREM', LANEDUE, holder)
+      call('ZADD', LANE, clock + TAKE_UP_MS, holder)
+    end
+  end
+  more = more or (given == PROMOTE and free > given and n.lane_waiting > 0)
 end
 
 -- Lengthens a slot to its whole life; takes it up when it was kept free, from the network that is told now,
@@ -1523,7 +1513,7 @@ end
 -- How long a session still lasts: now, its end, the end of its longest stay, how often that was lengthened.
 local function session_of(sid)
   local v, _, ends = inside(sid), slot_of(sid)
-  if not v or ends <= clock then
+  if not v or not ends or ends <= clock then
     return { now, 0, 0, 0 }
   end
   local limit = limit_of(v)
@@ -1546,7 +1536,7 @@ function ops.prolong()
   settle(sid, sid)
   hand_on()
   local v, key, ends = inside(sid), slot_of(sid)
-  if v and cfg.absolute_ttl_ms > 0 and v.extensions < EXTENSIONS then
+  if v and key and cfg.absolute_ttl_ms > 0 and v.extensions < EXTENSIONS then
     v.extensions = v.extensions + 1
     call('HSET', INSIDE, sid, pack_inside(v))
     lengthen(key, sid, ends)
