@@ -51,7 +51,8 @@ class ProxyHostAdmin(ShowsTiers, ShowsRefusals):
             "Paths",
             {
                 "fields": list(LABELS),
-                "description": "All other paths are pages. A path belongs to one list.",
+                "description": "All other paths are pages. A path belongs to one list. Where a list"
+                " cannot be edited here, as with the host *, it is among the settings.",
             },
         ),
         ("Visitors", {"fields": ["allowed_origins", "session_cookie"]}),

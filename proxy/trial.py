@@ -23,9 +23,9 @@ _EFFECTS = {
     _BAN: "Never reach the site.",
     _OWN: "Answered by Corvus itself.",
     "bypass": "Go to the site without a pass, a line or a limit.",
-    "assets": "Need a pass of the room, then a place of the pass's own and one of all; never wait"
-    " in line.",
-    "public_assets": "Need a place of all, and no pass.",
+    "assets": "Need a pass of the room, then a place among those of the pass and among all assets;"
+    " never wait in line.",
+    "public_assets": "Need a place among all assets, and no pass.",
     "streams": "Need a pass of the room and a place among the streams.",
     _PAGES: "Let in by the room, or wait in its line.",
 }

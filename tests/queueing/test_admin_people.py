@@ -72,7 +72,7 @@ def test_who_is_inside_and_who_waits_is_shown_in_order(console: Client) -> None:
 
 def test_a_rank_is_shown_by_its_name(console: Client, valkey: Valkey) -> None:
     come(valkey, "main", range(4, 5), rank=2)
-    assert "<td>prospect</td>" in read(console)
+    assert ">prospect</td>" in read(console)
 
 
 def test_the_rooms_own_page_leads_there(console: Client) -> None:
