@@ -67,7 +67,7 @@ class App:
 
     def answer(self) -> tuple[int, str]:
         """Wait for the result."""
-        found = eventually(lambda: self.page.evaluate("window.result"))
+        found = eventually(lambda: self.page.evaluate("window.result"), within_s=60)
         return found[0], found[1]
 
 
