@@ -47,8 +47,6 @@ from queueing.passes import Credential, Kind, Verdict, new_sid
 from queueing.places import Place, State
 from queueing.store import RoomStore, StoreError, StoreUnreachable
 
-__all__ = ["Entry", "Refusal", "Rooms"]
-
 log = structlog.get_logger("corvus.gateway")
 
 
