@@ -1,8 +1,8 @@
-"""What the words of each call of `room.lua` are, and what its flat reply means.
+"""What the words of each call of a room's script are, and what its flat reply means.
 
 Pure: no socket, no script text. `queueing.store` sends these, asynchronously or not, so that the
 two ways cannot differ. The script's side of the contract stands at the head of
-`queueing/lua/room.lua`.
+`queueing/lua/room/01-room.lua`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The only door to a room's state in the store: one typed method for each operation of `room.lua`.
+"""The only door to a room's state in the store: one typed method for each operation of its script.
 
 Owns loading and calling the script. What the words of a call are and what a reply means stands in
 `queueing.calls`; sockets, time-outs and the retry are `queueing.connection`'s.
@@ -73,8 +73,9 @@ class Journal:
 
 @cache
 def script() -> tuple[bytes, str]:
-    """Give the script's text and its digest."""
-    text = files("queueing").joinpath("lua/room.lua").read_bytes()
+    """Give the script's text (its files in the order of their names) and its digest."""
+    parts = sorted(files("queueing").joinpath("lua/room").iterdir(), key=lambda part: part.name)
+    text = b"\n".join(part.read_bytes() for part in parts if part.name.endswith(".lua"))
     return text, hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
