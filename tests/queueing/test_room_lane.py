@@ -8,7 +8,7 @@ import pytest
 
 from queueing import calls
 from queueing.config import Mode, RoomConfig, Unit
-from queueing.places import Place, State
+from queueing.places import State
 from tests.support.stage import ROOM, Stage, sid
 from tests.support.valkey import Valkey
 
@@ -22,25 +22,6 @@ def full_room(valkey: Valkey, **config: object) -> Stage:
     for number in range(stage.config.capacity):
         assert stage.enter(number, lease=f"own-{number}").state is State.ACTIVE
     return stage
-
-
-def ask(stage: Stage, number: int, rank: int = 0, **options: object) -> Place:
-    """Send a request that would use the lane, and may wait for it; its lease has its number."""
-    words = {"rank": rank, "lease": f"lease-{number}", "lane_wait": True} | options
-    return stage.enter(number, **words)
-
-
-def lane(stage: Stage, *holders: str) -> list[int]:
-    return stage.run(calls.lane(ROOM, holders))
-
-
-def give_back(stage: Stage, holder: str) -> bool:
-    return stage.run(calls.release(ROOM, holder, revoke=False))
-
-
-def totals(stage: Stage, *names: str) -> tuple[int, ...]:
-    known = stage.run(calls.stats(ROOM)).totals
-    return tuple(known.get(name, 0) for name in names)
 
 
 def test_a_lease_that_nobody_renews_runs_out_by_itself(valkey: Valkey) -> None:
@@ -59,7 +40,7 @@ def test_a_lease_that_nobody_renews_runs_out_by_itself(valkey: Valkey) -> None:
 def test_a_session_lives_active_ttl_and_its_forms_lease_lease_ttl(valkey: Valkey) -> None:
     with full_room(valkey) as stage:
         assert stage.enter(0).expires_ms == stage.now + stage.config.active_ttl_ms
-        form = ask(stage, 1, form=True)
+        form = stage.ask(1, form=True)
         assert (form.state, form.by_lease) == (State.ACTIVE, True)
         assert form.expires_ms == stage.now + stage.config.lease_ttl_ms
         assert stage.members("lane") == ["lease-1"]
@@ -73,8 +54,8 @@ def test_wr_14_the_lane_has_its_own_slots_or_a_quarter_of_the_capacity(
 ) -> None:
     with full_room(valkey, capacity=capacity, priority_cap=cap, entries_per_minute=0) as stage:
         for number in range(1_000, 1_000 + size):
-            assert ask(stage, number, rank=3).state is State.ACTIVE
-        assert ask(stage, 2_000, rank=6).state is State.LANE
+            assert stage.ask(number, rank=3).state is State.ACTIVE
+        assert stage.ask(2_000, rank=6).state is State.LANE
         counts = stage.tick().counts
         assert (counts.active, counts.lane, counts.lane_waiting) == (capacity, size, 1)
 
@@ -85,14 +66,14 @@ def test_wr_14_the_highest_rank_is_served_first_and_then_who_came_first(
 ) -> None:
     with full_room(valkey, unit=unit, priority_cap=1) as stage:
         holder = (lambda n: sid(n)) if unit is Unit.VISITORS else (lambda n: f"lease-{n}")
-        ask(stage, 10, rank=3)
+        stage.ask(10, rank=3)
         ranks = {11: 3, 12: 5, 13: 3, 14: 6, 15: 5}
-        assert {ask(stage, number, rank).state for number, rank in ranks.items()} == {State.LANE}
+        assert {stage.ask(number, rank).state for number, rank in ranks.items()} == {State.LANE}
         served, inside = [], 10
         for _ in ranks:
             stage.now += 100
-            assert give_back(stage, holder(inside))
-            news = dict(zip(ranks, lane(stage, *map(holder, ranks)), strict=True))
+            assert stage.give_back(holder(inside))
+            news = dict(zip(ranks, stage.lane(*map(holder, ranks)), strict=True))
             (inside,) = (number for number, word in news.items() if word == 2)
             served.append(inside)
         assert served == [14, 12, 15, 11, 13]
@@ -100,16 +81,16 @@ def test_wr_14_the_highest_rank_is_served_first_and_then_who_came_first(
 
 def test_wr_14_below_the_lanes_rank_one_waits_in_the_line(valkey: Valkey) -> None:
     with full_room(valkey, lane_rank=4) as stage:
-        assert ask(stage, 1, rank=3).state is State.WAITING
-        assert ask(stage, 2, rank=4).state is State.ACTIVE
+        assert stage.ask(1, rank=3).state is State.WAITING
+        assert stage.ask(2, rank=4).state is State.ACTIVE
         stage.change(lane_rank=7)
-        assert ask(stage, 3, rank=6).state is State.WAITING
+        assert stage.ask(3, rank=6).state is State.WAITING
 
 
 def test_wr_14_a_rank_in_the_lane_is_a_session_and_leaves_the_line_for_it(valkey: Valkey) -> None:
     with full_room(valkey) as stage:
         assert stage.enter(1).ticket == 1
-        place = ask(stage, 1, rank=5)
+        place = stage.ask(1, rank=5)
         assert (place.state, place.ticket, place.rank, place.by_lease) == (
             State.ACTIVE, 1, 5, False
         )  # fmt: skip
@@ -117,21 +98,21 @@ def test_wr_14_a_rank_in_the_lane_is_a_session_and_leaves_the_line_for_it(valkey
         assert stage.members("queue") == []
         assert stage.state(1) is State.ACTIVE
         assert stage.beat(1) == [True]
-        assert totals(stage, "joined", "admitted", "lane", "forms") == (2, 2, 1, 0)
+        assert stage.totals("joined", "admitted", "lane", "forms") == (2, 2, 1, 0)
 
 
 def test_a_lease_in_the_lane_leaves_its_visitors_place_alone(valkey: Valkey) -> None:
     with full_room(valkey) as stage:
         stage.enter(1)
-        assert ask(stage, 1, form=True).state is State.ACTIVE
+        assert stage.ask(1, form=True).state is State.ACTIVE
         assert (stage.poll(1).state, stage.poll(1).ticket) == (State.WAITING, 1)
-        assert totals(stage, "joined", "admitted", "lane", "forms") == (3, 2, 1, 1)
+        assert stage.totals("joined", "admitted", "lane", "forms") == (3, 2, 1, 1)
 
 
 def test_the_lane_is_beside_the_capacity_and_outside_the_rate(valkey: Valkey) -> None:
     with full_room(valkey, capacity=2, priority_cap=5, rate=2) as stage:
         for number in range(10, 15):
-            assert ask(stage, number, rank=3).state is State.ACTIVE
+            assert stage.ask(number, rank=3).state is State.ACTIVE
         stage.enter(3)
         stage.release(0)
         assert stage.tick().counts.granted == 0, "the rate is for the line"
@@ -148,10 +129,10 @@ def test_wr_14_the_lane_is_never_over_full_whoever_comes_goes_or_dies(valkey: Va
             stage.now += chance.choice([0, 50, 300, 900])
             act, number = chance.random(), 100 + chance.randrange(40)
             if act < 0.6:
-                place = ask(stage, number, chance.choice([0, 3, 6]), form=True)
+                place = stage.ask(number, chance.choice([0, 3, 6]), form=True)
                 assert place.state in (State.LANE, State.ACTIVE)
             elif act < 0.8 and inside:
-                give_back(stage, chance.choice(sorted(inside)))
+                stage.give_back(chance.choice(sorted(inside)))
             else:
                 stage.tick()
             inside = set(stage.members("lane"))
@@ -160,45 +141,45 @@ def test_wr_14_the_lane_is_never_over_full_whoever_comes_goes_or_dies(valkey: Va
 
 def test_wr_14_a_dead_gateways_waiters_are_struck_off(valkey: Valkey) -> None:
     with full_room(valkey, priority_cap=1) as stage:
-        ask(stage, 1, form=True)
-        assert ask(stage, 2, rank=6).state is State.LANE
-        assert ask(stage, 3, form=True).state is State.LANE
+        stage.ask(1, form=True)
+        assert stage.ask(2, rank=6).state is State.LANE
+        assert stage.ask(3, form=True).state is State.LANE
         for _ in range(4):
             stage.now += (WAIT_MS + 1_999) // 4 + 1
             stage.run(calls.heartbeat(ROOM, ["lease-1"]))
-            assert lane(stage, "lease-3") == [1]
-        assert lane(stage, sid(2)) == [0]
+            assert stage.lane("lease-3") == [1]
+        assert stage.lane(sid(2)) == [0]
         assert stage.tick().counts.lane_waiting == 1
-        give_back(stage, "lease-1")
-        assert lane(stage, "lease-3", "nobody") == [2, 0]
+        stage.give_back("lease-1")
+        assert stage.lane("lease-3", "nobody") == [2, 0]
 
 
 def test_wr_14_a_slot_handed_to_a_dead_gateways_waiter_is_lost_for_three_seconds_only(
     valkey: Valkey,
 ) -> None:
     with full_room(valkey, priority_cap=1) as stage:
-        ask(stage, 1, form=True)
+        stage.ask(1, form=True)
         stage.enter(2)
-        ask(stage, 2, rank=6)
-        ask(stage, 3, rank=5)
-        give_back(stage, "lease-1")  # handed to 2, whose gateway is dead
-        assert lane(stage, sid(3)) == [1]
+        stage.ask(2, rank=6)
+        stage.ask(3, rank=5)
+        stage.give_back("lease-1")  # handed to 2, whose gateway is dead
+        assert stage.lane(sid(3)) == [1]
         stage.now += 2_999
-        assert lane(stage, sid(3)) == [1]
+        assert stage.lane(sid(3)) == [1]
         stage.now += 1
-        assert lane(stage, sid(3)) == [2]
+        assert stage.lane(sid(3)) == [2]
         place = stage.poll(2, ticket=1)
         assert (place.state, place.ticket, place.ahead) == (State.WAITING, 1, 0), "keeps its place"
-        assert totals(stage, "joined", "admitted", "lane", "expired") == (4, 3, 2, 0)
+        assert stage.totals("joined", "admitted", "lane", "expired") == (4, 3, 2, 0)
 
 
 def test_who_was_handed_the_slot_at_the_last_moment_has_it(valkey: Valkey) -> None:
     with full_room(valkey, priority_cap=1) as stage:
-        ask(stage, 1, form=True)
-        assert ask(stage, 2, form=True).state is State.LANE
-        give_back(stage, "lease-1")
+        stage.ask(1, form=True)
+        assert stage.ask(2, form=True).state is State.LANE
+        stage.give_back("lease-1")
         stage.now += 1_000
-        place = ask(stage, 2, form=True, lane_wait=False)
+        place = stage.ask(2, form=True, lane_wait=False)
         assert (place.state, place.expires_ms) == (
             State.ACTIVE, stage.now + stage.config.lease_ttl_ms
         )  # fmt: skip
@@ -207,19 +188,19 @@ def test_who_was_handed_the_slot_at_the_last_moment_has_it(valkey: Valkey) -> No
 def test_wr_27_a_form_finds_the_lane_or_is_unsent_and_never_gets_a_ticket(valkey: Valkey) -> None:
     with full_room(valkey, priority_cap=1) as stage:
         for state in (State.ACTIVE, State.LANE):
-            assert ask(stage, 1 + (state is State.LANE), form=True).state is state
-        refused = ask(stage, 2, form=True, lane_wait=False)
+            assert stage.ask(1 + (state is State.LANE), form=True).state is state
+        refused = stage.ask(2, form=True, lane_wait=False)
         assert (refused.state, refused.ticket) == (State.UNSENT, 0)
         counts = stage.tick().counts
         assert (counts.lane_waiting, counts.waiting, counts.latest_ticket) == (0, 0, 0)
-        assert totals(stage, "unsent", "forms") == (1, 1)
+        assert stage.totals("unsent", "forms") == (1, 1)
 
 
 def test_wr_27_a_refused_form_leaves_the_place_in_the_line(valkey: Valkey) -> None:
     with full_room(valkey, priority_forms=False) as stage:
         stage.enter(1)
         stage.enter(2)
-        refused = ask(stage, 2, form=True)
+        refused = stage.ask(2, form=True)
         assert (refused.state, refused.ticket, refused.ahead) == (State.UNSENT, 2, 1)
         assert stage.poll(2).ticket == 2
 
@@ -236,7 +217,7 @@ def test_wr_27_a_checkout_whose_slot_ended_goes_through_by_the_lane(valkey: Valk
 
 def test_a_form_is_let_in_directly_where_there_is_room(valkey: Valkey) -> None:
     with Stage(valkey, capacity=2) as stage:
-        assert ask(stage, 1, form=True).state is State.ACTIVE
+        assert stage.ask(1, form=True).state is State.ACTIVE
         assert stage.members("active") == [sid(1)]
         assert stage.members("lane") == []
 
@@ -245,14 +226,14 @@ def test_a_stopped_room_has_no_lane_and_a_closed_one_only_for_forms(valkey: Valk
     with full_room(valkey) as stage:
         for mode in (Mode.PAUSED, Mode.REJECT):
             stage.change(mode=mode)
-            assert ask(stage, 1, form=True).state is State.UNSENT
-            assert ask(stage, 2, rank=6).state in (State.PAUSED, State.REJECTED)
+            assert stage.ask(1, form=True).state is State.UNSENT
+            assert stage.ask(2, rank=6).state in (State.PAUSED, State.REJECTED)
             stage.leave(2)
         stage.change(mode=Mode.CLOSED)
-        assert ask(stage, 3, rank=6).state is State.CLOSED
-        assert ask(stage, 1, form=True).state is State.ACTIVE
+        assert stage.ask(3, rank=6).state is State.CLOSED
+        assert stage.ask(1, form=True).state is State.ACTIVE
         stage.change(mode=Mode.OPEN, capacity=0)
-        assert ask(stage, 4, form=True).state is State.UNSENT
+        assert stage.ask(4, form=True).state is State.UNSENT
 
 
 def test_wr_16_a_smaller_lane_lets_nobody_in_and_a_larger_one_the_first_at_once(
@@ -260,41 +241,41 @@ def test_wr_16_a_smaller_lane_lets_nobody_in_and_a_larger_one_the_first_at_once(
 ) -> None:
     with full_room(valkey, priority_cap=4) as stage:
         for number in range(10, 14):
-            ask(stage, number, form=True)
+            stage.ask(number, form=True)
         for number in range(20, 24):
-            assert ask(stage, number, form=True).state is State.LANE
+            assert stage.ask(number, form=True).state is State.LANE
         stage.change(priority_cap=1)
         for number in range(10, 13):
-            give_back(stage, f"lease-{number}")
+            stage.give_back(f"lease-{number}")
             assert stage.tick().counts.lane == 13 - number
         stage.change(priority_cap=3)
         assert stage.tick().counts.lane == 3
-        assert lane(stage, *(f"lease-{n}" for n in range(20, 24))) == [2, 2, 1, 1]
+        assert stage.lane(*(f"lease-{n}" for n in range(20, 24))) == [2, 2, 1, 1]
         stage.change(capacity=0)
-        give_back(stage, "lease-13")
-        assert lane(stage, "lease-22", "lease-23") == [1, 1], "capacity 0 holds the lane too"
+        stage.give_back("lease-13")
+        assert stage.lane("lease-22", "lease-23") == [1, 1], "capacity 0 holds the lane too"
 
 
 @pytest.mark.parametrize("act", [calls.expel, calls.remove])
 def test_wr_39_who_is_expelled_is_out_of_the_lane_at_once(valkey: Valkey, act: object) -> None:
     with full_room(valkey, priority_cap=1) as stage:
-        assert ask(stage, 1, rank=6).state is State.ACTIVE
-        assert ask(stage, 2, form=True).state is State.LANE
-        assert ask(stage, 3, rank=6).state is State.LANE
-        assert ask(stage, 4, form=True).state is State.LANE
+        assert stage.ask(1, rank=6).state is State.ACTIVE
+        assert stage.ask(2, form=True).state is State.LANE
+        assert stage.ask(3, rank=6).state is State.LANE
+        assert stage.ask(4, form=True).state is State.LANE
         assert stage.run(act(ROOM, [sid(1), sid(2), sid(3)])) == 1  # type: ignore[operator]
-        assert lane(stage, sid(1), "lease-2", sid(3), "lease-4") == [0, 0, 0, 2]
+        assert stage.lane(sid(1), "lease-2", sid(3), "lease-4") == [0, 0, 0, 2]
         assert stage.members("lane") == ["lease-4"]
 
 
 def test_wr_53_a_revoked_session_leaves_the_lane_and_counts_once(valkey: Valkey) -> None:
     with full_room(valkey, priority_cap=1) as stage:
-        ask(stage, 1, rank=6)
-        ask(stage, 2, form=True)
+        stage.ask(1, rank=6)
+        stage.ask(2, form=True)
         assert stage.release(1, revoke=True)
         assert not stage.release(1, revoke=True)
-        assert lane(stage, "lease-2") == [2]
-        assert totals(stage, "revoked", "released") == (1, 1)
+        assert stage.lane("lease-2") == [2]
+        assert stage.totals("revoked", "released") == (1, 1)
 
 
 def test_wr_53_a_revocation_that_two_gateways_say_counts_once_where_requests_are_counted(
@@ -304,24 +285,24 @@ def test_wr_53_a_revocation_that_two_gateways_say_counts_once_where_requests_are
         stage.release(0, revoke=True)
         stage.now += 400
         stage.release(0, revoke=True)
-        assert totals(stage, "revoked") == (1,)
+        assert stage.totals("revoked") == (1,)
         assert stage.tick().journal == 2, "said again: a pass may have been signed meanwhile"
         stage.pass_time(60_000)
         stage.release(0, revoke=True)
-        assert totals(stage, "revoked") == (2,)
+        assert stage.totals("revoked") == (2,)
 
 
 def test_emergency_release_and_reset_empty_the_lane(valkey: Valkey) -> None:
     with full_room(valkey, priority_cap=1) as stage:
         for empty in (calls.release_all, calls.reset):
-            ask(stage, 1, rank=6)
-            assert ask(stage, 2, form=True).state is State.LANE
+            stage.ask(1, rank=6)
+            assert stage.ask(2, form=True).state is State.LANE
             stage.run(empty(ROOM))
             counts = stage.tick().counts
             assert (counts.active, counts.lane, counts.lane_waiting) == (0, 0, 0)
             stage.now += 1
             stage.enter(0, lease="own-0")
-        assert totals(stage, "released") == (2,)
+        assert stage.totals("released") == (2,)
 
 
 def test_wr_35_a_pass_on_a_second_network_is_shared_and_the_first_undisturbed(
@@ -346,8 +327,8 @@ def test_wr_35_a_pass_on_a_second_network_is_shared_and_the_first_undisturbed(
 
 def test_wr_35_a_session_of_the_lane_is_guarded_too(valkey: Valkey) -> None:
     with full_room(valkey, share_guard=True) as stage:
-        assert ask(stage, 1, rank=6, network="home").state is State.ACTIVE
-        assert ask(stage, 1, rank=6, network="cafe").state is State.SHARED
+        assert stage.ask(1, rank=6, network="home").state is State.ACTIVE
+        assert stage.ask(1, rank=6, network="cafe").state is State.SHARED
 
 
 def test_wr_26_the_longest_stay_is_begun_again_ten_times(valkey: Valkey) -> None:
@@ -368,12 +349,12 @@ def test_wr_74_a_configuration_of_an_earlier_version_has_no_lane_until_it_is_wri
     with full_room(valkey) as stage:
         new = ("lease_ttl_ms", "priority_cap", "lane_rank", "priority_forms", "schema")
         stage.client.hdel(stage.key("config"), *new)
-        assert ask(stage, 1, rank=6).state is State.WAITING
-        assert ask(stage, 2, form=True).state is State.UNSENT
+        assert stage.ask(1, rank=6).state is State.WAITING
+        assert stage.ask(2, form=True).state is State.UNSENT
         stage.leave(1)
         assert stage.run(calls.configure(stage.config)), "the same version, by a newer schema"
         assert not stage.run(calls.configure(stage.config))
-        assert ask(stage, 1, rank=6).state is State.ACTIVE
+        assert stage.ask(1, rank=6).state is State.ACTIVE
 
 
 def test_wr_74_records_of_an_earlier_version_are_read_and_its_leavings_met(valkey: Valkey) -> None:

@@ -82,6 +82,21 @@ class Stage:
     def beacon(self, number: int) -> None:
         self.run(calls.beacon(ROOM, sid(number)))
 
+    def ask(self, number: int, rank: int = 0, **options: Any) -> Place:
+        """Send a request that would use the lane and may wait for it; its lease has its number."""
+        words = {"rank": rank, "lease": f"lease-{number}", "lane_wait": True} | options
+        return self.enter(number, **words)
+
+    def lane(self, *holders: str) -> list[int]:
+        return self.run(calls.lane(ROOM, holders))
+
+    def give_back(self, holder: str) -> bool:
+        return self.run(calls.release(ROOM, holder, revoke=False))
+
+    def totals(self, *names: str) -> tuple[int, ...]:
+        known = self.run(calls.stats(ROOM)).totals
+        return tuple(known.get(name, 0) for name in names)
+
     def tick(self) -> Tick:
         return self.run(calls.tick(ROOM))
 
