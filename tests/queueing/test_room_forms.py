@@ -1,4 +1,4 @@
-"""Forms and ranks at the lane's edges: what holds it, what one call may do, what it leaves alone."""
+"""Forms and ranks at the edges of the lane: what holds it, what one call does, what it leaves be."""
 
 from __future__ import annotations
 
