@@ -25,6 +25,7 @@ from proxy.gateway.upstream_messages import (
     Origin,
     RequestHead,
 )
+from proxy.gateway.upstream_upload import UploadAbandoned
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -104,8 +105,9 @@ async def forward(
     any other answer is delivered to its end.
 
     Cancelled (the extended server does so when the visitor goes), it closes the origin's connection
-    at once. With `is_leased` it first awaits what the origin makes of a request that came whole,
-    for `response_timeout_s` at most (rule 8), unless `stop` was cut or it is cancelled again.
+    at once. With `is_leased` it first awaits what the origin makes of the request, for
+    `response_timeout_s` at most (rule 8), unless `stop` was cut or it is cancelled again. Of a body
+    that did not come whole the origin sees the end; it may be at work without having read it.
 
     Raises:
         OriginError: no answer; nothing has been sent to the visitor.
@@ -113,7 +115,7 @@ async def forward(
         AnswerCut: the origin failed inside the answer, or a stream that is no event stream was
             stopped; pass it on to the server.
     """
-    exchange = _Exchange(scope, receive, send)
+    exchange = _Exchange(scope, receive, send, is_leased=is_leased)
     response: UpstreamResponse | None = None
     drain = Drain() if is_leased else None
     try:
@@ -130,7 +132,7 @@ async def forward(
             headers += added
         stops = is_stream or is_event_stream(headers)
         return await exchange.deliver(response, headers, stop if stops else None)
-    except _ClientGone:
+    except (_ClientGone, UploadAbandoned):
         await exchange.work_off(drain, origin, stop)
         return exchange.outcome(Ended.CLIENT_GONE)
     except asyncio.CancelledError:
@@ -140,6 +142,8 @@ async def forward(
         exchange.task.uncancel()
         return exchange.outcome(Ended.CLIENT_GONE)
     except OriginError as error:
+        if exchange.left_within_body:
+            return exchange.outcome(Ended.CLIENT_GONE)
         if not exchange.started:
             raise
         raise AnswerCut(exchange.outcome(Ended.CUT), error) from error
@@ -172,7 +176,9 @@ async def _part(response: UpstreamResponse, stop: StopSignal | None) -> bytes:
 class _Exchange:
     """The visitor's side: events in, events out."""
 
-    def __init__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    def __init__(
+        self, scope: dict[str, Any], receive: Receive, send: Send, *, is_leased: bool
+    ) -> None:
         extensions = scope.get("extensions") or {}
         self._receive = receive
         self._send = send
@@ -186,7 +192,8 @@ class _Exchange:
         self.task: asyncio.Task[Any] = cast("asyncio.Task[Any]", asyncio.current_task())
         self.gone = False  # the watcher has seen the visitor go, and cancels the exchange
         self.started = False
-        self._upload: _Body | None = None
+        self.left_within_body = False
+        self._is_leased = is_leased
         self._status = 0
         self._sent = 0
 
@@ -204,10 +211,14 @@ class _Exchange:
         if not declared:
             head.declare(first, more=more)
         if more:
-            self._upload = _Body(self._receive, first, head.content_length, self._watch)
-            return self._upload
+            return _Body(self._receive, first, self._watch, self._break_off)
         self._watch()
         return first if first or declared else None
+
+    def _break_off(self) -> Exception:
+        """Say what the visitor's going within its body means for the request at the origin."""
+        self.left_within_body = True
+        return UploadAbandoned() if self._is_leased else _ClientGone()
 
     async def deliver(
         self, response: UpstreamResponse, headers: Headers, stop: StopSignal | None
@@ -253,8 +264,6 @@ class _Exchange:
         """Let the origin end what the visitor has left there, where a lease stands for it."""
         if drain is None or (stop is not None and stop.is_cut):
             return
-        if self._upload is not None and not self._upload.is_complete:
-            return  # the origin waits for what will never come
         if self.task.cancelling() < 2:  # else the server itself is at its end
             with suppress(asyncio.CancelledError):
                 await drain.work_off(origin.response_timeout_s)
@@ -296,18 +305,17 @@ class _Body:
     """A request body, part after part."""
 
     def __init__(
-        self, receive: Receive, first: bytes, length: int | None, on_end: Callable[[], None]
+        self,
+        receive: Receive,
+        first: bytes,
+        on_end: Callable[[], None],
+        left: Callable[[], Exception],
     ) -> None:
         self._receive = receive
         self._first = first
-        self._left = None if length is None else length - len(first)
         self._more = True
         self._on_end = on_end
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all of it has come from the visitor."""
-        return not self._more or self._left == 0
+        self._left = left  # gives what is raised when the visitor goes
 
     def __aiter__(self) -> _Body:
         return self
@@ -316,10 +324,8 @@ class _Body:
         while self._more and not self._first:
             event = await self._receive()
             if event["type"] == "http.disconnect":
-                raise _ClientGone
+                raise self._left()
             self._first = event.get("body", b"")
-            if self._left is not None:
-                self._left -= len(self._first)
             if not event.get("more_body"):
                 self._more = False
                 self._on_end()

@@ -97,8 +97,8 @@ async def take_stripe_event(body: RequestBody, rooms: Rooms, live: LiveRoom, sec
         return NotTaken(refused.status, str(refused)).answer()
     # A third of a second of imports: once, for those who use it, and not on the event loop.
     stripe = await asyncio.to_thread(importlib.import_module, "stripe")
-    signature = body.header(b"stripe-signature").decode("latin-1")
     try:
+        signature = body.header(b"stripe-signature").decode("ascii")
         stripe.WebhookSignature.verify_header(raw, signature, secret, TOLERANCE_S)
     except (stripe.SignatureVerificationError, UnicodeError):
         live.counters["payments_forged"] += 1

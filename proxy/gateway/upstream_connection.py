@@ -143,6 +143,15 @@ class Connection(asyncio.BufferedProtocol):
         self._fail(error)
         self.close()
 
+    def half_close(self, error: BaseException, response_timeout_s: float) -> None:
+        """Send no more, but let the origin answer; over TLS, which has no half, close at once."""
+        if self.closed or not self.transport.can_write_eof():
+            self.abort(error)
+            return
+        self._keep = False
+        self.transport.write_eof()
+        self.sent(response_timeout_s)
+
     def close(self) -> None:
         """Close the socket without waiting for what is still unsent."""
         if not self.closed:

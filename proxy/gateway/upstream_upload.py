@@ -15,6 +15,10 @@ class BodyMismatch(Exception):
     """The visitor's body is not as long as its head said; the origin's connection is closed."""
 
 
+class UploadAbandoned(Exception):
+    """The visitor left within its body, and what the origin makes of that is still awaited."""
+
+
 class Upload:
     """The body of one request on its way, framed as its head says."""
 
@@ -39,6 +43,8 @@ class Upload:
         except OriginError:
             if not connection.closed:
                 raise
+        except UploadAbandoned as error:
+            connection.half_close(error, timeout_s)
         except Exception as error:
             connection.abort(error)
 

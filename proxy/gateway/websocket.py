@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from wsproto.events import BytesMessage, CloseConnection, Message, Ping, TextMes
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, generate_accept_token, generate_nonce
 
+from proxy.gateway.drain import Drain
 from proxy.gateway.forward import OnOriginHeaders, Receive, Send
 from proxy.gateway.headers import CorvusHeaders, visitor_headers
 from proxy.gateway.running import StopSignal
@@ -63,7 +65,8 @@ async def relay(
     own lines are replaced here. `extra_headers` and `on_origin_headers` as in `forward`. `on_open`
     hears that the origin has switched: its request has been answered, what follows is a stream. A
     refusal by the origin is passed on where the server offers `websocket.http.response`, else it
-    becomes a 403.
+    becomes a 403. With `on_open` a slot stands for the handshake: cancelled before the origin has
+    answered it, the call first awaits that answer, as `forward` does with a lease (rule 8).
 
     Raises:
         OriginError: there was no answer; the visitor still waits for one.
@@ -72,8 +75,11 @@ async def relay(
         return Relayed(0, ABNORMAL)
     nonce = generate_nonce()
     protocols = list(scope.get("subprotocols") or ())
-    answer = await upstream.upgrade(origin, _handshake(head, nonce, protocols))
+    asked = upstream.upgrade(origin, _handshake(head, nonce, protocols))
+    drain = Drain() if on_open is not None else None
+    answer: Upgraded | UpstreamResponse | None = None
     try:
+        answer = await (asked if drain is None else drain.ask(asked))
         headers, said = visitor_headers(answer.headers)
         headers += _added(answer.status, said, extra_headers, on_origin_headers)
         if isinstance(answer, UpstreamResponse):
@@ -83,13 +89,33 @@ async def relay(
             on_open()
         headers = [line for line in headers if not line[0].startswith(b"sec-websocket-")]
         await send({"type": "websocket.accept", "subprotocol": protocol, "headers": headers})
-    except BaseException:
-        if isinstance(answer, Upgraded):
+    except BaseException as ended:
+        if drain is not None:
+            if isinstance(ended, asyncio.CancelledError | OSError):
+                await _work_off(drain, origin.response_timeout_s, stop)
+            drain.give_up()
+        elif isinstance(answer, Upgraded):
             answer.close(at_once=True)
+        elif answer is not None:
+            answer.abort()
         raise
     pieces = "corvus.pieces" in (scope.get("extensions") or {})
     stream = _Stream(receive, send, answer, pieces, origin.response_timeout_s)
     return Relayed(101, await stream.run(stop or StopSignal()))
+
+
+async def _work_off(drain: Drain, within_s: float, stop: StopSignal | None) -> None:
+    """Let the origin end what a visitor has left there; the server cancels once for such a one."""
+    task = asyncio.current_task()
+    work = asyncio.ensure_future(drain.work_off(within_s))
+    try:
+        while not work.done():
+            if (stop is not None and stop.is_cut) or (task is not None and task.cancelling() > 1):
+                return  # the slot is lost, or the server itself is at its end
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({work})
+    finally:
+        work.cancel()
 
 
 def _added(
@@ -147,16 +173,13 @@ async def _refuse(
         await send({"type": "websocket.close", "code": 1000})
         return Relayed(answer.status, 0)
     kind = "websocket.http.response"
-    try:
-        await send({"type": f"{kind}.start", "status": answer.status, "headers": headers})
-        while True:
-            part = answer.take() if answer.complete else await answer.read()
-            more = not answer.complete
-            await send({"type": f"{kind}.body", "body": part, "more_body": more})
-            if not more:
-                return Relayed(answer.status, 0)
-    finally:
-        answer.abort()
+    await send({"type": f"{kind}.start", "status": answer.status, "headers": headers})
+    while True:
+        part = answer.take() if answer.complete else await answer.read()
+        more = not answer.complete
+        await send({"type": f"{kind}.body", "body": part, "more_body": more})
+        if not more:
+            return Relayed(answer.status, 0)
 
 
 @dataclass(frozen=True, slots=True)
