@@ -1,4 +1,4 @@
-"""Forms and ranks at the edges of the lane: what holds it, what one call does, what it leaves be."""
+"""Forms and ranks at the edges of the lane: what holds it, what one call does and leaves be."""
 
 from __future__ import annotations
 
