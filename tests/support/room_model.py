@@ -1,4 +1,4 @@
-"""A reference model of a room: what the script of a room must do, written for reading and not for speed.
+"""A reference model of a room: what its script must do, written for reading and not for speed.
 
 The operations; what they are made of stands in `room_model_state`, `room_model_line` and
 `room_model_lane`. It is right for rooms with fewer than 25 people, where the script's bounded loops
