@@ -7,6 +7,9 @@
   const ASKS = /^(waiting|parked|prequeue|paused|hold|granted|none|missed|reset)$/;
   const GOES_ON = /^(waiting|parked|prequeue|paused|hold|busy|store_down|limited)$/;
 
+  const flying = new Set();
+  let first;
+
   const json = async (url) => (await real(url, own)).json();
   const add = (box, tag, text) => {
     const n = document.createElement(tag);
@@ -23,6 +26,9 @@
   const wait = async (url, j, response, safe) => {
     const enter = () => real(response.url, { ...own, method: "HEAD" });
     if (j.state === "none") {
+      // Each answer to a request without a cookie brings a cookie of its own, and the last one stays: a place
+      // taken with an earlier one would be nobody's. So those that are under way are awaited.
+      await (first = Promise.race([Promise.allSettled([...flying]), new Promise((go) => setTimeout(go, 5000))]));
       if (safe) return;
       await enter();
       j = await json(url);
@@ -52,7 +58,10 @@
     const safe = /^(GET|HEAD)$/i.test(init.method || input.method || "GET");
     let before;
     for (let n = 9; ; n--) {
-      const response = await real(input.clone ? input.clone() : input, init);
+      await first;
+      const sent = real(input.clone ? input.clone() : input, init);
+      flying.add(sent);
+      const response = await sent.finally(() => flying.delete(sent));
       const state = response.headers.get("X-Waiting-Room");
       // Without a cookie twice: it cannot be kept.
       if (!n || !ASKS.test(state) || (state === "none" && before === state)) return response;

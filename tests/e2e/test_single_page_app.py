@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from queueing.config import RoomConfig
 from queueing.page_builder import build_bundle
 from tests.support.gateways import Gateways, running_gateways
+from tests.support.late_answers import late_answers
 from tests.support.other_sites import RESOLVED, serving
 from tests.support.running import eventually
 from tests.support.valkey import running_valkey
@@ -79,14 +80,15 @@ def app(
     *,
     language: str = "en",
     session: bool = False,
+    port: int = 0,
 ) -> Iterator[App]:
-    api = f"http://api.shop.test:{world.one.port}"
+    api = f"http://api.shop.test:{port or world.one.port}"
     attribute = f' data-session="/__corvus/wr/{room.id}/session"' if session else ""
     page_text = APP.format(api=api, language=language, session=attribute)
     with serving(
         {"/": page_text}, headers={"content-security-policy": POLICY.format(api=api)}
-    ) as port:
-        origin = f"http://app.shop.test:{port}"
+    ) as app_port:
+        origin = f"http://app.shop.test:{app_port}"
         world.publish(room, allowed_origins=(origin,))
         world.origin.clear()
         world.origin.answer_headers = [
@@ -147,15 +149,44 @@ def test_wr_50_a_read_waits_behind_an_overlay_and_is_then_answered(
         assert [(s.method, s.target) for s in world.origin.seen] == [("GET", "/data")]
 
 
+def read_three(opened: App) -> None:
+    opened.page.evaluate(
+        """(url) => { window.result = null; Promise.all([1, 2, 3].map((n) =>
+          fetch(new Request(url + n, { credentials: "include" })).then((r) => r.status)))
+          .then((all) => { window.result = [0, all.join()]; }); }""",
+        f"{opened.api}/data",
+    )
+
+
+def test_wr_50_reads_of_a_first_visit_take_one_place(world: Gateways, browser: Browser) -> None:
+    """Each answer brings a cookie of its own; a place taken with any but the last is nobody's, and
+    would stand in the visitor's way until it has been silent for long enough."""
+    room = world.room(capacity=1)
+
+    def places() -> int:
+        return world.operator(room, "stats").totals.get("joined", 0) - 1
+
+    with (
+        late_answers(world.one.port, b"/data3") as relay,
+        app(world, browser, room, port=relay.port) as opened,
+        occupied(world, room) as inside,
+    ):
+        read_three(opened)
+        eventually(relay.held.is_set, what="the third answer to be under way")
+        with pytest.raises(AssertionError):
+            eventually(lambda: places() > 0, within_s=1)
+        relay.go_on.set()
+        expect(opened.page.get_by_role("dialog")).to_have_count(1)
+        eventually(lambda: places() > 0, what="a place to be taken")
+        let_in(inside, room)
+        assert opened.answer()[1] == "200,200,200"
+        assert places() == 1
+
+
 def test_wr_50_several_reads_wait_behind_one_overlay(world: Gateways, browser: Browser) -> None:
     room = world.room(capacity=1)
     with app(world, browser, room) as opened, occupied(world, room) as inside:
-        opened.page.evaluate(
-            """(url) => { window.result = null; Promise.all([1, 2, 3].map((n) =>
-              fetch(new Request(url + n, { credentials: "include" })).then((r) => r.status)))
-              .then((all) => { window.result = [0, all.join()]; }); }""",
-            f"{opened.api}/data",
-        )
+        read_three(opened)
         expect(opened.page.get_by_role("dialog")).to_have_count(1)
         let_in(inside, room)
         assert opened.answer()[1] == "200,200,200"
