@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from proxy.gateway.breaker import Breaker
+from proxy.gateway.cookie_lines import CookieLines
 from proxy.gateway.exchange import Exchange, Headers
 from proxy.gateway.gate import read_cookie, was_valid
 from proxy.gateway.live import LiveRoom
@@ -23,9 +24,6 @@ from queueing.passes import Credential, Kind, Verdict
 from queueing.store import RoomStore, StoreError, StoreUnreachable
 
 log = structlog.get_logger("corvus.gateway")
-
-_MOST_KNOWN = 8192
-_LONGEST_KNOWN = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class PassCheck:
         self._papers = papers
         self._store = store
         self._breaker = breaker
-        self._known: dict[bytes, _Known] = {}  # by cookie line
+        self._known: CookieLines[_Known] = CookieLines()
         self._renewing: set[bytes] = set()
         self._rooms: dict[tuple[int, RoomId | None], tuple[RoomId, ...]] = {}
 
@@ -173,8 +171,5 @@ class PassCheck:
         return Shown(live, renewed, self._papers.cookie(exchange, room, renewed))
 
     def _remember(self, line: bytes, shown: Shown, until_ms: int) -> Shown:
-        if not shown.credential.network and len(line) <= _LONGEST_KNOWN:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()  # memory is bounded
-            self._known[line] = _Known(shown, until_ms)
+        self._known.keep(line, _Known(shown, until_ms), shown.credential)
         return shown

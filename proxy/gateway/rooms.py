@@ -15,6 +15,7 @@ import structlog
 from proxy.gateway.admission import Entry, Refusal, refusal
 from proxy.gateway.answers import redirect
 from proxy.gateway.breaker import Breaker
+from proxy.gateway.cookie_lines import CookieLines
 from proxy.gateway.cookies import cannot_be_set
 from proxy.gateway.errands import Errand, enter
 from proxy.gateway.exchange import Exchange
@@ -60,8 +61,6 @@ class Known:
     until_ms: int  # store time: then the store is asked again
 
 
-_MOST_KNOWN = 8192
-_LONGEST_KNOWN = 2048
 _UNREAD = Revocations(reset_ms=2**62)
 """Before the journal has been read, any pass may be a revoked one: the store is asked."""
 
@@ -76,7 +75,7 @@ class Rooms(Papers):
     store: RoomStore
     breaker: Breaker
     sessions: SessionsSeen
-    known: dict[bytes, Known] = field(default_factory=dict)  # by cookie line
+    known: CookieLines[Known] = field(default_factory=CookieLines)
     passes: PassCheck = field(init=False)  # for what lies beside the page slots
 
     def __post_init__(self) -> None:
@@ -155,13 +154,9 @@ class Rooms(Papers):
         self, exchange: Exchange, live: LiveRoom, entry: Entry, credential: Credential
     ) -> None:
         """Spare a visitor's next requests the reading of its cookies."""
-        line, room = exchange.found[b"cookie"], live.config
-        if credential.network or len(line) > _LONGEST_KNOWN:
-            return  # the network is judged anew each time; memory is bounded
-        if len(self.known) >= _MOST_KNOWN:
-            self.known.clear()
-        until_ms = min(credential.iat_ms + room.refresh_ms, credential.exp_ms)
-        self.known[line] = Known(entry, credential, live, until_ms)
+        until_ms = min(credential.iat_ms + live.config.refresh_ms, credential.exp_ms)
+        known = Known(entry, credential, live, until_ms)
+        self.known.keep(exchange.found[b"cookie"], known, credential)
 
     def _sharing(
         self,
