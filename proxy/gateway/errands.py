@@ -6,22 +6,15 @@ Owns the `enter` calls of a room's script and the wait between them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
-
-import structlog
 
 from proxy.gateway.exchange import Exchange, Headers
+from proxy.gateway.lane import Free
 from proxy.gateway.live import LiveRoom
-from queueing.config import RoomConfig, RoomId, Unit
+from queueing.config import RoomConfig, Unit
 from queueing.passes import Credential
 from queueing.places import Place, State
-from queueing.store import RoomStore, StoreError
-
-log = structlog.get_logger("corvus.gateway")
-
-_tasks: set[asyncio.Task[None]] = set()
+from queueing.store import RoomStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +35,12 @@ class Errand:
 
 
 async def enter(
-    store: RoomStore, exchange: Exchange, live: LiveRoom, credential: Credential, errand: Errand
+    store: RoomStore,
+    free: Free,
+    exchange: Exchange,
+    live: LiveRoom,
+    credential: Credential,
+    errand: Errand,
 ) -> Place:
     """Ask for a slot, waiting for one of the lane where the script says that this is worth it.
 
@@ -56,13 +54,13 @@ async def enter(
     try:
         place = await _enter(store, exchange, room, credential, errand, room.priority_wait_ms > 0)
         if place.state is State.LANE:
-            await live.lane.wait(store, room.id, holder, room.priority_wait_ms / 1000)
+            await live.lane.wait(store, free, room.id, holder, room.priority_wait_ms / 1000)
             place = await _enter(store, exchange, room, credential, errand, False)
             live.counters["priority_lane_full"] += place.state is not State.ACTIVE
         return place
     except asyncio.CancelledError:
         if errand.lease:  # it may have been given to us in the reply that nobody reads now
-            give_back(store, room.id, errand.lease)
+            free(room.id, errand.lease)
         raise
 
 
@@ -87,22 +85,3 @@ async def _enter(
         lane_wait=lane_wait,
         network=errand.network,
     )
-
-
-def give_back(store: RoomStore, room: RoomId, lease: str) -> None:
-    """Free the slot of a request that is not forwarded after all; nobody waits for it."""
-    _spawn(_release(store, room, lease))
-
-
-def _spawn(work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.create_task(work)
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
-
-
-async def _release(store: RoomStore, room: RoomId, lease: str) -> None:
-    try:
-        await store.release(room, lease)
-    except StoreError as error:
-        # It runs out by itself.
-        log.warning("lease not given back", room=room, error=str(error))

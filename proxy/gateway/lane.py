@@ -7,13 +7,13 @@ module asks it for everybody at once and says to each when it may enter (design 
 from __future__ import annotations
 
 import asyncio
-
-import structlog
+from collections.abc import Callable
 
 from queueing.config import RoomId
 from queueing.store import RoomStore, StoreError
 
-log = structlog.get_logger("corvus.gateway")
+Free = Callable[[RoomId, str], None]
+"""Frees a slot, or strikes a waiter off, by its holder: `leases.Leases.free`."""
 
 PACE_S = 0.05
 _WAITS = 1  # what the store says of a holder: it still waits; any other answer ends the wait
@@ -25,12 +25,13 @@ class Lane:
     def __init__(self) -> None:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}  # by holder: a sid has many tabs
         self._asker: asyncio.Task[None] | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
-    async def wait(self, store: RoomStore, room: RoomId, holder: str, within_s: float) -> None:
+    async def wait(
+        self, store: RoomStore, free: Free, room: RoomId, holder: str, within_s: float
+    ) -> None:
         """Return when the holder has been given a slot, is no longer known, or the time is over;
         `enter` then tells which. Who goes away meanwhile is struck off in the store.
 
@@ -47,7 +48,7 @@ class Lane:
             pass
         except asyncio.CancelledError:
             if len(self._waiting[holder]) == 1:
-                self._spawn_strike_off(store, room, holder)
+                free(room, holder)
             raise
         finally:
             self._waiting[holder].remove(future)
@@ -76,16 +77,3 @@ class Lane:
             for future in futures:
                 if not future.done():
                     future.set_exception(error)
-
-    def _spawn_strike_off(self, store: RoomStore, room: RoomId, holder: str) -> None:
-        task = asyncio.create_task(_strike_off(store, room, holder))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
-
-
-async def _strike_off(store: RoomStore, room: RoomId, holder: str) -> None:
-    try:
-        await store.release(room, holder)
-    except StoreError as error:
-        # Its deadline strikes it off a little later.
-        log.warning("waiter of the lane not struck off", room=room, error=str(error))

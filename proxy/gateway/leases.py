@@ -55,19 +55,23 @@ class Leases:
         """Let go of the run's slot; a lease is free for others at once. Once is enough."""
         lease = run.let_go()
         if lease:
-            self._running.spawn(self._release(run.room, lease))
+            self.free(run.room, lease)
+
+    def free(self, room: RoomId, holder: str) -> None:
+        """Free a slot, or strike a waiter for the lane off; nobody waits for it."""
+        self._running.spawn(self._release(room, holder))
 
     def end(self, run: Run) -> None:
         """Know that the exchange has ended."""
         self.give_back(run)
         self._running.finished(run)
 
-    async def _release(self, room: RoomId, lease: str) -> None:
+    async def _release(self, room: RoomId, holder: str) -> None:
         try:
-            await self._store.release(room, lease)
+            await self._store.release(room, holder)
         except StoreError as error:
             # It runs out by itself; nobody waits for it longer than a lease lasts.
-            log.warning("lease not given back", room=room, error=str(error))
+            log.warning("slot not given back", room=room, error=str(error))
 
     async def renew(self, room: LiveRoom) -> None:
         """Keep alive what is due, in one batch, right after the room's tick; what fails is tried

@@ -285,6 +285,7 @@ def _put_in_force(resources: Resources, snapshot: Snapshot, pages: dict[str, byt
             pages=bundle,
             own_pages=own_pages,
             store=resources.store,
+            free=resources.leases.free,
             breaker=resources.breaker,
             clock=resources.clock,
             sessions=resources.sessions,

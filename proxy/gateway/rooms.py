@@ -34,6 +34,7 @@ from proxy.gateway.gate import (
     read_cookie,
     was_valid,
 )
+from proxy.gateway.lane import Free
 from proxy.gateway.live import LiveRoom
 from proxy.gateway.outages import outage_since_ms, without_store
 from proxy.gateway.papers import Papers
@@ -73,6 +74,7 @@ class Rooms(Papers):
     """What the stage works with; one for each configuration in force."""
 
     store: RoomStore
+    free: Free
     breaker: Breaker
     sessions: SessionsSeen
     known: CookieLines[Known] = field(default_factory=CookieLines)
@@ -234,7 +236,7 @@ class Rooms(Papers):
         try:
             if self._let_in_during_outage(live, credential):
                 await self.store.adopt(room.id, [credential.sid])
-            place = await enter(self.store, exchange, live, credential, errand)
+            place = await enter(self.store, self.free, exchange, live, credential, errand)
         except StoreUnreachable as error:
             self.breaker.trip()
             log.warning("store unreachable", room=room.id, error=str(error))

@@ -8,7 +8,6 @@ from proxy.gateway.admission import Entry, Refusal
 from proxy.gateway.answers import Answer, json_answer
 from proxy.gateway.assets import most_of_one
 from proxy.gateway.decide import ToOrigin
-from proxy.gateway.errands import give_back
 from proxy.gateway.live import LiveRoom
 from proxy.gateway.passage import Passage
 from proxy.gateway.plan import Site
@@ -58,7 +57,7 @@ async def _serve_within_pass(
             taken = await pools.take(key, most, settings.asset_user_wait_s)
         finally:
             if not taken and entry.lease:
-                give_back(passage.resources.store, live.id, entry.lease)
+                passage.resources.leases.free(live.id, entry.lease)
         if not taken:
             passage.resources.counters["pass_pool_full"] += 1
             reason = "page: too many of one pass"
@@ -75,7 +74,7 @@ async def _serve_socket(passage: Passage, site: Site, entry: Entry, live: LiveRo
     if await carry_stream(passage, site, entry, live):
         return entry.reason
     if entry.lease:
-        give_back(passage.resources.store, live.id, entry.lease)
+        passage.resources.leases.free(live.id, entry.lease)
     return TOO_MANY
 
 
