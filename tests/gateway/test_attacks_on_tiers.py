@@ -48,10 +48,18 @@ async def ask_and_leave(world: Gateways, visitor: Visitor, request: str, number:
     line, _, rest = request.partition("\n")
     head = f"{line} /slow HTTP/1.1\r\nhost: shop.example\r\ncookie: {jar}\r\n{rest}"
     port = world.gateways[number % 2].port
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    inside = world.origin.inside
     writer.write(head.encode())
-    await asyncio.sleep(0.3)
+    answer = asyncio.create_task(reader.read(1))
+
+    async def is_decided() -> bool:
+        await asyncio.sleep(0)  # let the answer come in
+        return answer.done() or world.origin.inside > inside
+
+    await until(is_decided, what="the request to reach the origin, or to be answered")
     writer.transport.abort()
+    await asyncio.gather(answer, writer.wait_closed(), return_exceptions=True)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +81,8 @@ async def test_who_begins_requests_and_leaves_gets_no_second_one_to_a_full_origi
     """An origin need not read a body, nor know of WebSockets, to be at work on the page."""
     async with working(world) as (room, visitor):
         await ask_and_leave(world, visitor, request_, 0)
-        await asyncio.sleep(LEFT_S)
+        with pytest.raises(AssertionError, match="the slot to be free"):
+            await until(lambda: is_taken(world, room, 0), LEFT_S, "the slot to be free")
         for number in (1, 2, 3):
             await ask_and_leave(world, visitor, request_, number)
         assert world.origin.most_inside == 1
