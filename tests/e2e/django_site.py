@@ -1,11 +1,12 @@
 """A small Django site that ranks its visitors with the helper of the documentation.
 
 Run as a program: `python django_site.py PORT`. `/account?as=customer` signs in with a rank,
-`?as=` signs out, `?ms=500` takes so long.
+`?as=` signs out, `?hold=1` makes the file SITE_HOLD and goes on when that is gone.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -26,7 +27,11 @@ def rank_of(request: HttpRequest) -> str | None:
 
 def account(request: HttpRequest) -> JsonResponse:
     """Sign in or out, and tell what came in."""
-    time.sleep(min(5000, int(request.GET.get("ms", "0"))) / 1000)
+    if "hold" in request.GET:
+        held, until = Path(os.environ["SITE_HOLD"]), time.monotonic() + 20
+        held.touch()
+        while held.exists() and time.monotonic() < until:
+            time.sleep(0.01)
     if request.GET.get("as"):
         request.session["rank"] = request.GET["as"]
     elif "as" in request.GET:

@@ -33,16 +33,18 @@ class Site:
 
     url: str
     page: str
+    hold: Path  # is there while a page that was told to hold is at work
 
 
 @contextlib.contextmanager
-def running_django(log: Path) -> Iterator[str]:
+def running_django(log: Path, hold: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, DJANGO_SITE, str(port)],
-            env={n: v for n, v in os.environ.items() if not n.startswith(("CORVUS_", "DJANGO_"))},
+            env={n: v for n, v in os.environ.items() if not n.startswith(("CORVUS_", "DJANGO_"))}
+            | {"SITE_HOLD": str(hold)},
             stdout=output,
             stderr=output,
             preexec_fn=tied_to(os.getpid()),
@@ -68,12 +70,13 @@ def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp(request.param)
+    hold = folder / "hold"
     if request.param == "django":
-        with running_django(folder / "log") as url:
-            yield Site(url, "/account")
+        with running_django(folder / "log", hold) as url:
+            yield Site(url, "/account", hold)
     else:
-        with running_php(folder) as url:
-            yield Site(url, "/account.php")
+        with running_php(folder, SITE_HOLD=str(hold)) as url:
+            yield Site(url, "/account.php", hold)
 
 
 @pytest.fixture(scope="module")
@@ -127,14 +130,25 @@ async def newcomer(world: Gateways, room: RoomConfig) -> AsyncIterator[Newcomer]
 async def full(
     world: Gateways, room: RoomConfig, site: Site, newcomer: Newcomer
 ) -> AsyncIterator[None]:
-    """Somebody's long page takes the only slot meanwhile."""
+    """Somebody's long page takes the only slot meanwhile.
+
+    The site is at work on it first: a worker of PHP's server that has accepted two connections
+    serves one after the other.
+    """
     other, _ = await newcomer(site.page)
-    page = asyncio.create_task(other.get(f"{site.page}?ms=4000"))
+    page = asyncio.create_task(other.get(f"{site.page}?hold=1"))
+
+    async def is_at_work() -> bool:
+        await asyncio.sleep(0)
+        return site.hold.exists()
+
+    await until(is_at_work, what="the long page to be at work")
     await until_free(world, room, taken=1)
     try:
         yield
         assert not page.done(), "the room was full all the time"
     finally:
+        site.hold.unlink(missing_ok=True)
         page.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await page

@@ -1,6 +1,6 @@
 <?php
 // A page that ranks its visitor with the helper of the documentation: ?as=customer signs in with a
-// rank, ?as= signs out, ?ms=500 takes so long.
+// rank, ?as= signs out, ?hold=1 makes the file SITE_HOLD and goes on when that is gone.
 
 declare(strict_types=1);
 
@@ -8,7 +8,13 @@ require __DIR__ . '/../../../docs/helpers/corvus.php';
 
 session_start();
 session_write_close();  // PHP lets one page of a session run at a time
-usleep(1000 * min(5000, (int) ($_GET['ms'] ?? 0)));
+if (isset($_GET['hold'])) {
+    $held = (string) getenv('SITE_HOLD');
+    touch($held);
+    for ($until = microtime(true) + 20; file_exists($held) && microtime(true) < $until; clearstatcache()) {
+        usleep(10000);
+    }
+}
 session_start();
 if (($_GET['as'] ?? '') !== '') {
     $_SESSION['rank'] = $_GET['as'];
